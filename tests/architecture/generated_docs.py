@@ -9,7 +9,7 @@ from collections.abc import Callable
 from unittest.mock import MagicMock
 
 from barnabas.api.gates import CONTROLLER_APIS
-from barnabas.api.late_families import LateFamilies
+from barnabas.api.registry import LateFamilies
 from barnabas.api.request import Handler
 from barnabas.config.broker_config_keys import AREAS, BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey
@@ -112,7 +112,7 @@ def protocol_coverage_page() -> str:
         "  Kafka does where there is nothing that it could be used for.",
         "- **plane**: `control`: goes over `control.plane.listener.name` if there is one, and nothing else does.",
         "- **at once**: brief; may run on the network thread (`inline.requests.enable`), from that version on; but not",
-        "  the first request of a family of handlers that is imported for it (`api.late_families`).",
+        "  the first request of a family of handlers that is imported for it (`api.registry`).",
         "- **charged for**: by client quotas; a client above its quota has its connection muted.",
         "",
         "| key | API | versions | listed | plane | at once | charged for |",

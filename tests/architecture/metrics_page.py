@@ -19,7 +19,7 @@ from typing import Any
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
-from barnabas.console.prometheus_names import help_of, is_counter, prometheus_names
+from barnabas.console.metrics_collector import help_of, is_counter, prometheus_names
 from barnabas.metrics.metrics_registry import Sample
 from barnabas.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from barnabas.protocol.topic_partition import TopicPartition

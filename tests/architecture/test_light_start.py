@@ -26,7 +26,7 @@ LATER = (
     "barnabas.security.sasl.sasl_listener",
     "barnabas.security.sasl.server_authenticator",
     "barnabas.security.tls.key_stores",
-    "barnabas.security.tls.tls_client",
+    "barnabas.security.tls.tls_contexts",
     "barnabas.security.tls.tls_listener",
     "barnabas.storage.cleaner.cleaning",
     "barnabas.storage.cleaner.work",

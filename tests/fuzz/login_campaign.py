@@ -30,7 +30,7 @@ from barnabas.clients.admin import (
     ScramMechanism,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.security.sasl.oauth_config import UNSECURED_HANDLER
+from barnabas.security.sasl.sasl_config import UNSECURED_HANDLER
 from tests.fuzz.campaign import resident_bytes
 from tests.fuzz.login_mutants import SECONDS, UNSECURED_TOKEN, LoginMutants, Ports, User
 from tests.support.barnabas_process import BarnabasProcess

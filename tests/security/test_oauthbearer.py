@@ -14,7 +14,7 @@ from barnabas.clients.authentication_errors import AuthenticationError, SaslAuth
 from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.sasl import SaslAuthenticateResponse
-from barnabas.security.sasl.oauth_config import UNSECURED_HANDLER
+from barnabas.security.sasl.sasl_config import UNSECURED_HANDLER
 from tests.security.secured_clients import address, barnabas, check_clients
 from tests.support.apache_kafka import CONSOLE_PRODUCER, need_apache_kafka, run_tool
 from tests.support.barnabas_process import BarnabasProcess

@@ -42,7 +42,7 @@ from barnabas.replica.isr.isr_updates import IsrChange
 from barnabas.replica.leadership_orders import LeadershipOrders
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
-from barnabas.zk.znodes.leader_and_isr import LeaderIsrAndControllerEpoch
+from barnabas.zk.znodes.topic_zk_data import LeaderIsrAndControllerEpoch
 from tests.simulation.in_process_leader import FetchHandler
 from tests.simulation.replicated_partition import (
     BROKERS,

@@ -54,7 +54,7 @@ from barnabas.protocol.messages.transactions import (
 )
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.storage.producers import rebuilt_producers
+from barnabas.storage.producers import state_manager
 from tests.support.simulated_files import Moment, PowerOff, SimulatedFiles
 from tests.support.transactional_broker import (
     DATA_PLACES,
@@ -745,7 +745,7 @@ def _an_end_is_answered_before_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> 
 
 def _a_recovery_forgets_aborted_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     def load_batch(*args: Any) -> None:
-        rebuilt_producers.load_batch(*args)
+        state_manager.load_batch(*args)
 
     monkeypatch.setattr("barnabas.storage.log.log_recovery.load_batch", load_batch)
 

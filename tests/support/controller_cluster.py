@@ -30,7 +30,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import random_uuid
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
-from barnabas.zk.znodes.leader_and_isr import LeaderIsrAndControllerEpoch
+from barnabas.zk.znodes.topic_zk_data import LeaderIsrAndControllerEpoch
 from tests.support.inline_store import InlineSession, InlineStore
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler

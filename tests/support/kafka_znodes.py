@@ -16,9 +16,13 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import uuid_from_string
 from barnabas.zk.znodes.broker_zk_data import BrokerIdZNode, ClusterIdZNode
 from barnabas.zk.znodes.config_znodes import ConfigEntityType, ConfigEntityZNode
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
-from barnabas.zk.znodes.topic_zk_data import TopicPartitionStateZNode, TopicZNode
+from barnabas.zk.znodes.topic_zk_data import (
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicPartitionStateZNode,
+    TopicZNode,
+)
 from tests.support.apache_kafka import ZooKeeper
 from tests.support.waiting import wait_until
 

@@ -16,8 +16,17 @@ from barnabas.protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramFormatter, TokenCredential
-from barnabas.security.sasl.scram_messages import ClientFinal, ClientFirst, ServerFinal, ServerFirst, auth_message
+from barnabas.security.sasl.scram_mechanism import (
+    SCRAM_MECHANISMS,
+    ClientFinal,
+    ClientFirst,
+    ScramFormatter,
+    ServerFinal,
+    ServerFirst,
+    StoredScramCredential,
+    TokenCredential,
+    auth_message,
+)
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.raw_client import SECONDS, RawClient
 from tests.support.server_process import ServerProcess
@@ -107,11 +116,11 @@ PASSWORD = "alice-secret"
 JAAS = (
     f'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="{PASSWORD}" user_bob="{PASSWORD}";'
 )
-CREDENTIALS = {name: ScramCredential.of_password(each, PASSWORD) for name, each in SCRAM_MECHANISMS.items()}
+CREDENTIALS = {name: StoredScramCredential.of_password(each, PASSWORD) for name, each in SCRAM_MECHANISMS.items()}
 
 
 class Credentials:
-    def of_user(self, mechanism: ScramFormatter, user: str) -> ScramCredential | None:
+    def of_user(self, mechanism: ScramFormatter, user: str) -> StoredScramCredential | None:
         return CREDENTIALS[mechanism.name] if user == "alice" else None
 
     def of_token(self, mechanism: ScramFormatter, token_id: str) -> TokenCredential | None:

@@ -1,7 +1,7 @@
 """The rule what may run at once on a network thread. It has this one owner; each bound stands here or is named here.
 
 A request that runs at once saves two thread hand-overs, which cost more than most requests. But every other connection
-of that network thread waits meanwhile, so what runs there must never block and must end within about a millisecond
+of that network thread waits, so what runs there must never block and must end within about a millisecond
 (decisions/0013, decisions/0085). It is decided from facts that cost nothing, before anything else is done:
 
 1. **Before the login** a client may send what a login needs: ApiVersions, SaslHandshake and SaslAuthenticate in frames
@@ -70,7 +70,7 @@ MOST_ANSWERED_SETTINGS: Final = 1_000_000
 # The costs, in microseconds, decide on the thread that runs a request, and never on its answer.
 BUDGET_US: Final = 1_000
 AUTHORIZED_NAME_US: Final = 3
-"""Of each name that the authorizer is asked about, where a short request stands for any number of them."""
+"""Of each name that is authorized, where a short request stands for any number of them."""
 COMMITTED_OFFSET_US: Final = 10
 COORDINATOR_KEY_US: Final = 5
 FETCHED_GROUP_US: Final = 8
@@ -93,7 +93,7 @@ SESSION_PARTITION_US: Final = 4
 #     | batches of the request                  | AT_ONCE_BATCHES          | an append takes 0.1 ms, however small    |
 #     | records of a batch, by its header       | AT_ONCE_RECORDS          | each record is read                      |
 #     | flush policy of the topic               | no `flush.messages`      | an fsync takes milliseconds              |
-#     | codec                                   | none, or the topic's own | another one means decompressing anew     |
+#     | codec                                   | none, or the topic's own | another one means decompressing it       |
 #     | bytes of a compressed batch             | AT_ONCE_COMPRESSED_BYTES | what it decompresses to shows only then  |
 #     | members or blocks of a compressed batch | AT_ONCE_PIECES           | an empty one takes 5 us, and 5 bytes     |
 #     | records of all batches, decompressed    | AT_ONCE_BYTES            | 9 KB of zstd may be 200 MB               |
@@ -122,7 +122,7 @@ class Brief(NamedTuple):
 BRIEF: Final = Brief()
 NOT_BRIEF: Final = Brief(since=NEVER)
 UNDECODED: Final = Brief(since=NEVER, limit_bytes=-1)
-"""Of an API whose requests are decoded by handler threads, however short they are (`api.late_families`)."""
+"""Of an API whose requests are decoded by handler threads, however short they are (`api.registry`)."""
 """Decoded at once where it is short, because that takes no longer than a hand-over, and always queued."""
 
 

@@ -66,7 +66,7 @@ def broker_entries(
     """Return every wanted setting of this broker: those of the table, and others that are set (a listener's, a
     plug-in's).
 
-    advertised_listeners: the listeners that clients are told now; None before the broker knows them.
+    advertised_listeners: the listeners that answers name now; None before the broker knows them.
     """
     entries = []
     for name, key in BROKER_CONFIG_KEYS.items():
@@ -148,7 +148,7 @@ def _synonyms(settings: BrokerSettings, name: str) -> tuple[ConfigSynonym, ...]:
 def _listeners_given_at_start(settings: BrokerSettings) -> tuple[ConfigSynonym, ...]:
     """Return `listeners` of the file or the command line, which decides what is advertised when nothing else does.
 
-    Kafka shows an `advertised.listeners` that is not set as null, by default, whatever clients are told. The source
+    Kafka shows an `advertised.listeners` that is not set as null, by default, whatever Metadata answers. The source
     here is never a dynamic one, even when `listeners` was changed while the broker runs: tools older than
     IncrementalAlterConfigs send back every dynamic setting that they were shown. That would pin the advertised
     listeners, and later changes of `listeners` would no longer be advertised.

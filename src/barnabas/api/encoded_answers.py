@@ -3,7 +3,7 @@
 Made by handlers (Metadata of all topics), kept for one version of the data they show, given to `Request.respond` beside
 a message that stands for them. Used on any thread without a lock: the kept answers belong to one immutable source and
 are replaced with it by one assignment; two threads may encode the same answer, and the last assignment wins. Kafka
-encodes each answer anew.
+encodes each answer again.
 """
 
 from __future__ import annotations

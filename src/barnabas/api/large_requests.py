@@ -10,7 +10,7 @@ A hostile client sends 20 MB of names with one letter on each of six connections
     handler 1         takes the first, whose objects would take more than ten times the bytes of the frame: decoding
                       ends before, with a log line, and the connection is closed
     handler 2 to 6    take the others, find the place of huge requests taken, put them into its line, and are free again
-    handler 1         passes the place on to the oldest in the line, unless its connection is closed meanwhile
+    handler 1         passes the place on to the oldest in the line, unless its connection is closed by then
 
 There is a line for heavy requests, one for huge ones, and one of `api.handlers.produce` for produces whose records are
 large: 7 KB may hold 256 MB, which takes seconds. A line holds one request of each open connection at most, and a
@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from barnabas.api.brief import BRIEF_LIMIT_BYTES, HEAVY_BYTES, HUGE_BYTES, NeedsHandlerThread
 from barnabas.api.request import Handler, Request
 from barnabas.api.request_log import RequestLog
-from barnabas.protocol.decoder_source import Bound
+from barnabas.protocol.decoder_source import DecoderBound
 from barnabas.protocol.errors import DecodeError, ManyElements
 from barnabas.protocol.message_index import request_class
 from barnabas.protocol.messages.produce import ProduceRequest
@@ -98,7 +98,7 @@ class Line:
             self.pass_place_on()
 
     def pass_place_on(self) -> None:
-        """Give the place to the oldest request: no other one, which may come meanwhile, overtakes it."""
+        """Give the place to the oldest request, which no newer one overtakes."""
         given_up: list[Request[Any]] = []
         with self._lock:
             self.holder = handle = None
@@ -197,7 +197,7 @@ class LargeRequests:
         except ManyElements:
             return False
         except DecodeError:
-            pass  # found again, and told, where the request is decoded for its handler
+            pass  # found again, and answered, where the request is decoded for its handler
         return True
 
     def _decode(self, handler: Handler, request: Request[Any]) -> bool:
@@ -206,7 +206,7 @@ class LargeRequests:
         request.handler = handler
         message = request_class(handler.api_key)
         try:
-            decode = message.decoders.bounded(Bound.MEMORY)[request.api_version]
+            decode = message.decoders.bounded(DecoderBound.MEMORY)[request.api_version]
             request.body, _ = decode(undecoded.buffer, undecoded.offset)
         except DecodeError as error:
             connection = request.connection

@@ -192,7 +192,7 @@ def require_broker(request: Request[Any], senders: BrokerSenders) -> None:
             f"{connection.principal} is not the principal of brokers at listener {connection.listener_name}, which is "
             f"{own}. A broker with another principal has to be named in super.users",
         )
-    # A client that proved nothing is told from others by its address alone.
+    # A client that proved nothing differs from others by its address alone.
     if connection.principal == ANONYMOUS and not (
         _is_on_this_machine(connection) or senders.is_address(connection.client_address)
     ):

@@ -21,7 +21,7 @@ from barnabas.api.brief import BRIEF_LIMIT_BYTES, NOT_BRIEF, Brief
 from barnabas.api.encoded_answers import EncodedAnswer
 from barnabas.api.throttled_by import THROTTLED_BY, ThrottledBy
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.decoder_source import Bound
+from barnabas.protocol.decoder_source import DecoderBound
 from barnabas.protocol.error_answers import error_answer
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import RequestHeader, response_frame
@@ -225,11 +225,13 @@ class Handler:
         self.throttle: Throttle | None = None
         """Set, by one assignment, while a quota is in force that the API's requests are charged to."""
         # The bytes of a frame bound its elements where few bytes are decoded at once.
-        self.decoders = RequestDecoders(api_key, Bound.FRAME if brief.limit_bytes <= BRIEF_LIMIT_BYTES else Bound.FEW)
+        self.decoders = RequestDecoders(
+            api_key, DecoderBound.FRAME if brief.limit_bytes <= BRIEF_LIMIT_BYTES else DecoderBound.FEW
+        )
         """The body decoder of each version for frames that are decoded at once, compiled when first asked for."""
 
     def become(self, line: Handler) -> None:
-        """Take function, error answer and mark of a line of the same API (`api.late_families`); versions and quotas
+        """Take function, error answer and mark of a line of the same API (`api.registry`); versions and quotas
         stay."""
         self.handle, self.error_answer, self.decoders = line.handle, line.error_answer, line.decoders
         # Last: from here on network threads decode the requests, and run them.
@@ -317,7 +319,7 @@ class Request(Generic[M]):
         self._answered = threading.Lock()
 
     def handed_to(self, handler: Handler) -> Request[M]:
-        """Return the same request for another handler, with its frame; this object must not be answered any more."""
+        """Return the same request for another handler, with its frame; this object must not be answered."""
         request = Request(
             self.header,
             self.body,

@@ -43,7 +43,7 @@ class DelayedTopicChange(DelayedOperation):
         """How many of the first names were found finished."""
 
     def try_complete(self) -> bool:
-        """Check case A."""
+        """Complete the request if every topic has been changed (case A)."""
         # Each look goes on where the last one ended: all topics are looked at once, not once for each of them. A topic
         # that was finished may be unfinished again, so in the end all are looked at together.
         finished = self._finished

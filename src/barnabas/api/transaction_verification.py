@@ -2,7 +2,7 @@
 
 Asked by Produce for batches of transactions, and by TxnOffsetCommit, on the request's thread, which holds no lock. A
 late batch could otherwise open a transaction that no coordinator knows of, and readers of committed records would wait
-behind it for ever. The log keeps a verification meanwhile (`storage.producers.entry`): without a confirmed one it
+behind it for ever. Until then the log keeps a verification (`storage.producers.entry`): without a confirmed one it
 rejects the batch. For a producer of `transaction.version` 2, which adds no partitions itself, the question adds them.
 
 The coordinator of this broker mostly answers at once, and the request goes on in place. An answer from another thread
@@ -10,7 +10,7 @@ goes on with it on a request handler's.
 
 The batch that begins a transaction of version 2 often comes while the one before is being ended. The coordinator then
 says so when that may be over (CONCURRENT_TRANSACTIONS), and is asked again, for `WAIT_MS` in all. Each question begins
-with a verification of its own: the marker of the transaction before, which is written meanwhile, ends the earlier one.
+with a verification of its own: the marker of the transaction before, once it is written, ends the earlier one.
 The marker may also come after the verification has begun and before the coordinator is asked, which then says yes: the
 coordinator is asked again in this case too.
 
@@ -116,7 +116,7 @@ class VerificationMetrics:
         self._lock = threading.Lock()
 
     def register(self, registry: MetricsRegistry) -> None:
-        """Register both by Kafka's names."""
+        """Register the rate of failures and the duration of verifications, by Kafka's names."""
         text = "Partitions for which the first batch of a transaction was not verified"
         registry.register(_METRICS_GROUP, _METRICS_TYPE, "VerificationFailureRate", text, self.failures)
         text = "Until the transaction's coordinator had verified a first batch"
@@ -148,7 +148,7 @@ class TransactionVerifier(Protocol):
         `callback` is called once, on any thread and without locks: with TRANSACTION_ABORTABLE for each partition that
         is not part of it, INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED for another producer,
         CONCURRENT_TRANSACTIONS while the transaction is being ended, or the reason why no coordinator can say. With
-        `adds`, CONCURRENT_TRANSACTIONS is told when the end may be over, and not at once.
+        `adds`, CONCURRENT_TRANSACTIONS is returned when the end may be over, and not at once.
         """
 
 
@@ -176,12 +176,12 @@ class TransactionVerification:
         self,
         request: Request[Any],
         question: VerificationQuestion,
-        go_on: Callable[[VerificationErrors], None],
+        on_verified: Callable[[VerificationErrors], None],
         *,
         before_asking: Callable[[], None] | None = None,
         deadline_ns: int | None = None,
     ) -> None:
-        """Call `go_on` once, with the errors of the partitions that must not be written to.
+        """Call `on_verified` once, with the errors of the partitions that must not be written to.
 
         In place when nothing has to be asked or the coordinator answers at once, else later on a request handler's
         thread. before_asking: called in place when a coordinator is asked: the frame of the request must not be used
@@ -191,7 +191,7 @@ class TransactionVerification:
         producer, terms = question.producer, question.terms
         begun, errors = self._begin(question)
         if not begun:
-            go_on(errors)
+            on_verified(errors)
             return
         if before_asking is not None:
             before_asking()
@@ -208,18 +208,18 @@ class TransactionVerification:
                     request.channel.resume(request.deferred(again))
                     return
             self._metrics.count(asked_ns, len(refused))
-            errors.update((place, _told(code, terms.tells_abortable)) for place, code in refused.items())
+            errors.update((place, _error_for_producer(code, terms.tells_abortable)) for place, code in refused.items())
             if asking_thread == threading.get_ident():
-                go_on(errors)
+                on_verified(errors)
             else:
                 request.channel.resume(request.deferred(later))
 
         def later() -> None:
-            go_on(errors)
+            on_verified(errors)
             self._run_queued()
 
         def again() -> None:
-            self.verify(request, question, go_on, deadline_ns=until_ns)
+            self.verify(request, question, on_verified, deadline_ns=until_ns)
             self._run_queued()
 
         def built() -> None:
@@ -255,7 +255,7 @@ class TransactionVerification:
 def _end_verifications(
     producer: TransactionalProducer, begun: Mapping[TopicPartition, _Begun], refused: VerificationErrors
 ) -> list[TopicPartition]:
-    """Tell the logs what the coordinator has confirmed; return the partitions where a marker has come meanwhile."""
+    """Tell the logs what the coordinator has confirmed; return the partitions where a marker came first."""
     return [
         place
         for place, (partition, verification) in begun.items()
@@ -264,7 +264,7 @@ def _end_verifications(
     ]
 
 
-def _told(code: ErrorCode, tells_abortable: bool) -> ErrorCode:
+def _error_for_producer(code: ErrorCode, tells_abortable: bool) -> ErrorCode:
     """Return the error in the words of the request's version. Kafka: AddPartitionsToTxnHandler."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -274,10 +274,10 @@ def _told(code: ErrorCode, tells_abortable: bool) -> ErrorCode:
 
 
 def producer_error(code: ErrorCode, *, adds: bool) -> ApiError:
-    """Return what a producer is told when a coordinator has refused or cannot be asked.
+    """Return the error for a producer when a coordinator has refused or cannot be asked.
 
     A producer retries NOT_ENOUGH_REPLICAS, and asks for no metadata because of it. One whose batches add their
-    partitions is told CONCURRENT_TRANSACTIONS, which it gets often: its last transaction is being ended. Kafka:
+    partitions gets CONCURRENT_TRANSACTIONS, which it gets often: its last transaction is being ended. Kafka:
     ReplicaManager.
     """
     if code is ErrorCode.INVALID_TXN_STATE:

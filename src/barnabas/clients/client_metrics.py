@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from barnabas.metrics.rate import Average, Rate
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import Average, Rate, SampleWindow
 
 # The defaults of Kafka's metrics.num.samples and metrics.sample.window.ms.
 WINDOW = SampleWindow(samples=2, sample_ms=30_000)

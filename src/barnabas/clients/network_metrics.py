@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.clients.client_metrics import MetricName
-from barnabas.metrics.rolled_meter import RolledMeter
+from barnabas.metrics.meter import RolledMeter
 from barnabas.rpc.network_counters import NetworkCounters, NodeCounters, SelectorReading
 
 _MAX_NODE_ID = 2**31 - 1

@@ -57,7 +57,7 @@ class ConsoleServer:
         logger.info("Metrics are at %s%s, health at %s%s", self.url, METRICS_PATH, self.url, HEALTH_PATH)
 
     def stop(self) -> None:
-        """Accept no more requests. Idempotent, and harmless without a start."""
+        """Stop accepting requests. Idempotent, and harmless without a start."""
         # `shutdown` waits for the loop of `serve_forever`, and would wait forever if that never ran.
         if self._thread.is_alive():
             self._server.shutdown()

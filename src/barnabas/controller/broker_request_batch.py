@@ -31,8 +31,7 @@ from barnabas.protocol.messages.inter_broker import (
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 
 logger = logging.getLogger(__name__)
 # Kafka's name: an operator's settings for this logger keep working.

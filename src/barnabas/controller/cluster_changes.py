@@ -19,8 +19,7 @@ from barnabas.controller.topic_deletion_manager import TopicDeletionManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr
-from barnabas.zk.znodes.topic_zk_data import TopicIdReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr, TopicIdReplicaAssignment
 
 logger = logging.getLogger(__name__)
 state_logger = logging.getLogger("state.change.logger")

@@ -14,8 +14,13 @@ from barnabas.config.setting import Settings, setting
 from barnabas.controller.state_tables import PartitionState, ReplicaState
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
-from barnabas.zk.znodes.leader_and_isr import EPOCH_DURING_DELETE, NO_EPOCH, LeaderIsrAndControllerEpoch
-from barnabas.zk.znodes.replica_assignment import NO_ASSIGNMENT, ReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import (
+    EPOCH_DURING_DELETE,
+    NO_ASSIGNMENT,
+    NO_EPOCH,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+)
 
 
 def unclean_election_disabled() -> bool:

@@ -21,7 +21,7 @@ from barnabas.protocol.messages.inter_broker import (
 )
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.znodes.broker_zk_data import ProducerIdsBlock
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import ReplicaAssignment
 
 
 class ElectionTrigger(enum.Enum):

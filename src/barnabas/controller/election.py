@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr, ReplicaAssignment
 
 
 class ElectionStrategy(enum.Enum):

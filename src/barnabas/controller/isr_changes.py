@@ -17,7 +17,7 @@ from barnabas.protocol.messages.inter_broker import AlterPartitionRequest, Alter
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
+from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
 
 logger = logging.getLogger(__name__)
 

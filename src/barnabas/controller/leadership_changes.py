@@ -19,7 +19,7 @@ from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.store.errors import ControllerMovedError
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr
+from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr
 
 logger = logging.getLogger(__name__)
 

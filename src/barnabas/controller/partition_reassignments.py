@@ -43,9 +43,12 @@ from barnabas.controller.topic_deletion_manager import TopicDeletionManager
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.store.errors import BadVersionError, ControllerMovedError, NoNodeError
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
-from barnabas.zk.znodes.topic_zk_data import ReassignPartitionsZNode
+from barnabas.zk.znodes.topic_zk_data import (
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    ReassignPartitionsZNode,
+    ReplicaAssignment,
+)
 from barnabas.zk.znodes.znode_json import ZnodeFormatError
 
 logger = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from barnabas.metrics.meter import Meter
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store.errors import ControllerMovedError
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr, LeaderIsrAndControllerEpoch
 
 logger = logging.getLogger(__name__)
 state_logger = logging.getLogger("state.change.logger")

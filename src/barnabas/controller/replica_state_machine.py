@@ -27,7 +27,7 @@ from barnabas.controller.state_tables import (
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store.errors import ControllerMovedError
-from barnabas.zk.znodes.leader_and_isr import NO_LEADER, LeaderAndIsr, LeaderIsrAndControllerEpoch
+from barnabas.zk.znodes.topic_zk_data import NO_LEADER, LeaderAndIsr, LeaderIsrAndControllerEpoch
 
 logger = logging.getLogger(__name__)
 state_logger = logging.getLogger("state.change.logger")

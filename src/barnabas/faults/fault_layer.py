@@ -105,7 +105,7 @@ class FaultInjector:
     def intercepted(self) -> Registry:
         """Return the table whose lines lead here.
 
-        Those of late families (`api.late_families`) stay as they are at a start: all their requests run on handler
+        Those of late families (`api.registry`) stay as they are at a start: all their requests run on handler
         threads.
         """
         return Registry(

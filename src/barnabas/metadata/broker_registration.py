@@ -18,7 +18,7 @@ from typing import Final
 from barnabas.config.config_error import ConfigError
 from barnabas.config.listeners import EndPoint
 from barnabas.protocol.uuid import random_uuid, uuid_to_string
-from barnabas.transport.connection_probe import Probe, probe
+from barnabas.transport.host_addresses import Probe, probe
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store.errors import NodeExistsError
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo

@@ -22,7 +22,7 @@ from barnabas.metadata.metadata_image import (
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
-from barnabas.zk.znodes.leader_and_isr import LEADER_DURING_DELETE
+from barnabas.zk.znodes.topic_zk_data import LEADER_DURING_DELETE
 
 logger = logging.getLogger(__name__)
 state_logger = logging.getLogger("state.change.logger")

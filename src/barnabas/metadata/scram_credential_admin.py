@@ -20,8 +20,8 @@ from barnabas.security.sasl.scram_mechanism import (
     MAX_ITERATIONS,
     MIN_ITERATIONS,
     SCRAM_MECHANISMS,
-    ScramCredential,
     ScramFormatter,
+    StoredScramCredential,
 )
 from barnabas.zk.store.errors import StoreUnavailableError
 
@@ -154,8 +154,8 @@ def _error_in(changes: Sequence[CredentialChange]) -> ApiError | None:
     return None
 
 
-def _credential(change: CredentialChange) -> ScramCredential | None:
+def _credential(change: CredentialChange) -> StoredScramCredential | None:
     if change.password is None:
         return None
     salt, salted_password, iterations = change.password
-    return ScramCredential.of_salted_password(_BY_CODE[change.mechanism_code], salted_password, salt, iterations)
+    return StoredScramCredential.of_salted_password(_BY_CODE[change.mechanism_code], salted_password, salt, iterations)

@@ -16,7 +16,12 @@ from collections.abc import Callable, Mapping
 
 from barnabas.metadata.stored_configs import ConfigChangeListener
 from barnabas.quota.quota_entity import DEFAULT_NAME, desanitize
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramFormatter, TokenCredential
+from barnabas.security.sasl.scram_mechanism import (
+    SCRAM_MECHANISMS,
+    ScramFormatter,
+    StoredScramCredential,
+    TokenCredential,
+)
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znodes.config_znodes import ConfigEntityType
 
@@ -33,7 +38,7 @@ class ScramCredentialCache:
         """tokens: of delegation tokens; None: clients cannot log in by one."""
         self._configs = zk_client.configs
         self._tokens = tokens
-        self._by_user: dict[str, Mapping[str, ScramCredential]] = {}
+        self._by_user: dict[str, Mapping[str, StoredScramCredential]] = {}
         self._lock = threading.Lock()
 
     def start(self, changes: ConfigChangeListener) -> None:
@@ -46,7 +51,7 @@ class ScramCredentialCache:
 
     # -- as ScramCredentials
 
-    def of_user(self, mechanism: ScramFormatter, user: str) -> ScramCredential | None:
+    def of_user(self, mechanism: ScramFormatter, user: str) -> StoredScramCredential | None:
         """Return a user's credential; None if there is none."""
         credentials = self._by_user.get(user)
         return None if credentials is None else credentials.get(mechanism.name)
@@ -73,7 +78,7 @@ class ScramCredentialCache:
         self._by_user = by_user
 
 
-def credentials_of(user: str, settings: Mapping[str, str]) -> dict[str, ScramCredential]:
+def credentials_of(user: str, settings: Mapping[str, str]) -> dict[str, StoredScramCredential]:
     """Return the credentials among a user's settings, by mechanism. One that cannot be read is logged and left out."""
     credentials = {}
     for mechanism in SCRAM_MECHANISMS:
@@ -81,7 +86,7 @@ def credentials_of(user: str, settings: Mapping[str, str]) -> dict[str, ScramCre
         if text is None:
             continue
         try:
-            credentials[mechanism] = ScramCredential.parse(text)
+            credentials[mechanism] = StoredScramCredential.parse(text)
         except ValueError as error:
             logger.warning("Ignoring the %s credential of user %s in the store: %s", mechanism, user, error)
     return credentials

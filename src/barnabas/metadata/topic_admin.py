@@ -33,7 +33,7 @@ from barnabas.protocol.uuid import ZERO_UUID, random_uuid
 from barnabas.quota.controller_mutation_quota import UNBOUNDED, ControllerMutationQuota
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store.errors import BadVersionError, NodeExistsError, StoreUnavailableError
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import ReplicaAssignment
 
 logger = logging.getLogger(__name__)
 

@@ -18,9 +18,12 @@ from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store.store import ANY_VERSION
 from barnabas.zk.znodes.broker_zk_data import ProducerIdsBlock
 from barnabas.zk.znodes.config_znodes import ConfigEntityType
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
-from barnabas.zk.znodes.topic_zk_data import TopicIdReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import (
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicIdReplicaAssignment,
+)
 
 # Bounds what one transaction of the store holds in memory.
 PARTITIONS_PER_BATCH = 1000

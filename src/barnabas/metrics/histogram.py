@@ -176,7 +176,7 @@ class Histogram:
         self.counts[INDEX[value] if 0 <= value < INDEXED else bucket_of(value)] += 1
 
     def tick(self, elapsed_seconds: float) -> None:
-        """Let older values weigh less."""
+        """Let older values weigh less from now on. Called by one thread."""
         with self._lock:
             self._recent.tick(self.counts.copy(), elapsed_seconds)
 

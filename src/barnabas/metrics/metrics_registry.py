@@ -98,21 +98,25 @@ class MetricsRegistry:
         description: str,
         metric: Metric,
         tags: Mapping[str, str] = NO_TAGS,
-        *,
-        is_attribute: bool = False,
     ) -> Metric:
-        """Register a metric, and return it. A text is a gauge of 1 with the text in the tag `value`.
-
-        is_attribute: whether it is one of Kafka's second library. Then `kind` is its group there (`Produce`), `name`
-        what is measured (`byte-rate`), and a gauge that ends in `-total` only grows.
-        """
+        """Register a metric, and return it. A text is a gauge of 1 with the text in the tag `value`."""
         with self._lock:
-            key = MBeanName(group, kind, name, tuple(tags.items()), is_attribute)
-            self._metrics[key] = _Registered(metric, description)
+            self._metrics[MBeanName(group, kind, name, tuple(tags.items()))] = _Registered(metric, description)
         return metric
 
+    def register_attribute(
+        self, group: str, kind: str, name: str, description: str, gauge: Gauge, tags: Mapping[str, str] = NO_TAGS
+    ) -> None:
+        """Register a metric of Kafka's second library.
+
+        `kind` is its group there (`Produce`), `name` what is measured (`byte-rate`). One that ends in `-total` only
+        grows.
+        """
+        with self._lock:
+            self._metrics[MBeanName(group, kind, name, tuple(tags.items()), True)] = _Registered(gauge, description)
+
     def family(self, family: MetricFamily) -> None:
-        """Register metrics whose number changes."""
+        """Register metrics that come and go, such as those of partitions and clients."""
         with self._lock:
             self._families.append(family)
 

@@ -23,8 +23,7 @@ from typing import Any, Final
 
 from barnabas.config.listeners import EndPoint
 from barnabas.network.connections.channel_builders import ServedListener
-from barnabas.network.connections.connection_quotas import ConnectionQuotas, TooManyConnections
-from barnabas.network.connections.connection_rates import ConnectionThrottled
+from barnabas.network.connections.connection_quotas import ConnectionQuotas, ConnectionThrottled, TooManyConnections
 from barnabas.network.network_config import MAPPED_IPV4, SYSTEM_BUFFER, ListenerConfig
 from barnabas.network.processor import Processor
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
@@ -69,7 +68,7 @@ class _ThrottledConnections:
         return min(max(self._heap[0][0] - now_ns, 0) / 1e9, at_most)
 
     def close_all(self) -> None:
-        """Close every socket now."""
+        """Close every socket now, whatever its delay."""
         while self._heap:
             self._heap.pop()[2].close()
 
@@ -206,7 +205,7 @@ class Acceptor(AbstractServerThread):
         return removed
 
     def run(self) -> None:
-        """Accept connections until told to stop. An error is logged, and the loop goes on."""
+        """Accept connections until `begin_shutdown`. An error is logged, and the loop goes on."""
         self.startup_complete()
         while self.is_running:
             try:
@@ -282,7 +281,7 @@ class Acceptor(AbstractServerThread):
                 accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._config.send_buffer_bytes)
             assigned = self._assign(accepted, address)
         except OSError as error:
-            # On some systems an option cannot be set any more (EINVAL) once the client has reset the connection.
+            # On some systems an option can no longer be set (EINVAL) once the client has reset the connection.
             is_lost = is_connection_lost(error) or error.errno == errno.EINVAL
             level = logging.DEBUG if is_lost else logging.WARNING
             logger.log(level, "Connection from %s was closed before it was accepted: %s", address, error)

@@ -11,7 +11,7 @@ of another connection:
     configure_new_connections   nothing new
     process_new_responses       X's answer comes out of the queue, is sent, and X's connection is read again
     poll                        the Selector receives A and B with one `recv`, and completes A's frame
-    hurry_waiting_requests      no client has sent a request behind one of its own that waits
+    answer_waiting_requests     no client has sent a request behind one of its own that waits
     process_completed_receives  A is parsed and runs at once on this thread; its answer joins the connection's outgoing
                                 bytes. B, buffered behind A, is parsed and runs: it waits in a purgatory, on no thread,
                                 so the connection is muted. Now A's answer is sent.
@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from queue import Empty, SimpleQueue
 from threading import get_ident
 from typing import Final
 
@@ -45,7 +46,6 @@ from barnabas.network.connections.connection_table import (
 )
 from barnabas.network.connections.mute_states import MuteState
 from barnabas.network.connections.request_intake import RequestIntake
-from barnabas.network.processor_drain import ProcessorDrain
 from barnabas.network.requests.request_channel import RequestPath
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
 from barnabas.protocol.errors import InvalidRequest
@@ -54,6 +54,50 @@ from barnabas.transport.channel.frame_reader import InvalidReceive
 from barnabas.transport.channel.selector_counters import SelectorCounters
 from barnabas.transport.channel.transport_layer import StreamSocket, is_connection_lost
 from barnabas.transport.selector import Selector
+
+
+class ProcessorDrain:
+    """A drain that goes one way only: not begun, begun, done."""
+
+    __slots__ = ("_done", "_retires_at_ns", "has_begun")
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        """Whether the Processor takes no new requests; those it has taken are still answered."""
+        self._retires_at_ns = 0
+        self._done: SimpleQueue[None] = SimpleQueue()
+
+    def begin(self) -> None:
+        """Take no new requests."""
+        self.has_begun = True
+
+    def begin_retirement(self, at_latest_ns: int) -> None:
+        """Take no new requests, close each connection when it is answered, then end, at `at_latest_ns` in any case."""
+        # In this order: the Processor reads `has_begun` first, and must then find that the drain is a retirement.
+        self._retires_at_ns = at_latest_ns
+        self.has_begun = True
+
+    @property
+    def is_retirement(self) -> bool:
+        """Whether the Processor closes its connections and ends by itself, instead of waiting for the broker's stop."""
+        return self._retires_at_ns != 0
+
+    def is_late(self, now_ns: int) -> bool:
+        """Return whether a retirement has used up its time."""
+        return now_ns >= self._retires_at_ns
+
+    def finish(self) -> None:
+        """Note that every request taken has been answered."""
+        self._done.put(None)
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Wait for `finish`; return False if it does not come in time."""
+        try:
+            self._done.get(timeout=timeout_seconds)
+        except Empty:
+            return False
+        return True
+
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +178,7 @@ class Processor(AbstractServerThread):
         return [connection.context for connection in self._connections.all()]
 
     def wakeup(self) -> None:
-        """Interrupt the poll."""
+        """Interrupt the poll of the Selector. Any thread may call it."""
         self._selector.wakeup()
 
     def begin_drain(self) -> None:
@@ -159,7 +203,7 @@ class Processor(AbstractServerThread):
     # -- the loop
 
     def run(self) -> None:
-        """Take turns until told to stop. An exception ends the turn, not the thread."""
+        """Take turns until `begin_shutdown`. An exception ends the turn, not the thread."""
         self.answers.thread_id = get_ident()
         self.startup_complete()
         while self.is_running:
@@ -173,15 +217,15 @@ class Processor(AbstractServerThread):
             logger.exception("%s: error in the loop", self.name)
             # No event will report these frames and answers again: their clients would wait for ever.
             self._intake.postpone_complete(self._selector.channels)
-            self._settle_touched()
+            self._send_all_answers()
 
     def run_once(self) -> None:
-        """Take one turn."""
+        """Take one turn: the eight verbs, in the order that the module describes."""
         self.configure_new_connections()
         self.process_new_responses()
         self.poll()
         if self._selector.muted_readable:
-            self.hurry_waiting_requests()
+            self.answer_waiting_requests()
         self.process_completed_receives()
         self.process_completed_sends()
         self.process_disconnected()
@@ -196,7 +240,7 @@ class Processor(AbstractServerThread):
         for _ in range(min(len(self._new_connections.waiting), CONNECTION_QUEUE_SIZE)):
             new = self._new_connections.take()
             if new is None:
-                return  # withdrawn meanwhile by `begin_retirement`
+                return  # withdrawn by `begin_retirement`
             try:
                 connection = self._connections.open(new)
             except Exception as error:
@@ -222,7 +266,7 @@ class Processor(AbstractServerThread):
             # An answer that fails closes its own connection; the answers behind it in the queue are still sent.
             try:
                 connection.apply(response)
-                self._settle(connection)
+                self._send_answers(connection)
             except Exception:
                 logger.exception("A response to %s could not be processed", connection)
                 self._connections.close(connection)
@@ -238,7 +282,7 @@ class Processor(AbstractServerThread):
                 if channel is not None:
                     channel.attachment.authenticated(selector.counters.sessions)
 
-    def hurry_waiting_requests(self) -> None:
+    def answer_waiting_requests(self) -> None:
         """Answer the fetches that wait for records while their clients have sent another request.
 
         Answers keep their order, so that request would wait as long as the fetch. (Kafka lets it wait.)
@@ -249,8 +293,8 @@ class Processor(AbstractServerThread):
             connection: Connection = channel.attachment
             self.answers.current = connection
             try:
-                connection.hurry()
-                self._settle(connection)
+                connection.answer_early()
+                self._send_answers(connection)
             except Exception:
                 logger.exception("A request of %s that waits could not be answered", connection)
                 self._connections.close(connection)
@@ -289,11 +333,11 @@ class Processor(AbstractServerThread):
                 connection.close_requested = True
             if connection.close_requested and channel.reader.release is not None:
                 channel.reader.release()  # of a frame that never became a request; a second time is harmless
-            answers.touched.append(connection)
+            answers.answered.append(connection)
         answers.current = None
         # The answers leave after all requests of the turn have run. The first send wakes a client that waits; a send to
         # a client that is awake already costs a third of that.
-        self._settle_touched()
+        self._send_all_answers()
 
     def process_completed_sends(self) -> None:
         """Account for answers whose last byte left in this turn's poll, and read their connections again."""
@@ -343,18 +387,18 @@ class Processor(AbstractServerThread):
 
     # -- parts of the verbs
 
-    def _settle_touched(self) -> None:
-        """Settle the connections that were answered on this thread. One that fails is closed."""
+    def _send_all_answers(self) -> None:
+        """Send the answers that were given on this thread. A connection that fails is closed."""
         answers = self.answers
-        touched, answers.touched = answers.touched, []
-        for connection in touched:
+        answered, answers.answered = answers.answered, []
+        for connection in answered:
             try:
-                self._settle(connection)
+                self._send_answers(connection)
             except Exception:
                 logger.exception("A response to %s could not be processed", connection)
                 self._connections.close(connection)
 
-    def _settle(self, connection: Connection) -> None:
+    def _send_answers(self, connection: Connection) -> None:
         """Send the answers in `channel.outgoing`; then close the connection if that was requested, or else read on."""
         channel = connection.channel
         if channel.outgoing.unsent and self._io.write(channel):

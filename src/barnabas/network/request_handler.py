@@ -62,7 +62,7 @@ class RequestHandler:
         return not self._thread.is_alive()
 
     def run(self) -> None:
-        """Handle items until told to stop."""
+        """Handle items until the order to stop."""
         try:
             while not self._stopped and self.run_once(POLL_SECONDS):
                 pass
@@ -80,7 +80,7 @@ class RequestHandler:
             return True
         if item.__class__ is ShutdownRequest:
             if self._stopped:
-                self._send_shutdown_request()  # the order was for another handler: this one has been told already
+                self._send_shutdown_request()  # the order was for another handler: this one has its own
             return False
         self.handled += 1
         if item.__class__ is CallbackRequest:

@@ -18,7 +18,7 @@ FatalHandler = Callable[[BaseException], None]
 
 
 class AbstractServerThread(ABC):
-    """One non-daemon thread that loops until told to stop."""
+    """One non-daemon thread that loops until `begin_shutdown`."""
 
     def __init__(self, name: str, on_fatal: FatalHandler) -> None:
         self.name = name

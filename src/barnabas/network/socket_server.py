@@ -35,7 +35,7 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.logger_levels import when_levels_change
 from barnabas.transport.channel.frame_reader import LARGE_FRAME_BYTES
 from barnabas.transport.memory_pool import NONE, MemoryPool
-from barnabas.transport.simple_memory_pool import GarbageCollectedMemoryPool
+from barnabas.transport.simple_memory_pool import SimpleMemoryPool
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ LARGE_FRAME_SHARE: Final = 16
 
 
 class SocketServer:
-    """All listeners of both planes."""
+    """All listeners, of the data plane and of the control plane, and their threads."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class SocketServer:
             self._stopped = True
             self.connection_quotas.stop()
             self._close_acceptors()
-            # After `stop_processing_requests` the handlers have ended: no answer comes any more, so the Processors need
+            # After `stop_processing_requests` the handlers have ended: no answer comes, so the Processors need
             # not wait for one.
             processors = self._retiring + self.processors
             for processor in processors:
@@ -242,7 +242,7 @@ class SocketServer:
                 processor.await_shutdown()
             for channel in (self.control_plane_request_channel, self.data_plane_request_channel):
                 for item in channel.clear() if channel is not None else ():
-                    if isinstance(item, Request):  # no handler runs any more
+                    if isinstance(item, Request):  # no handler runs
                         item.release_buffer()
 
     # -- under the lock
@@ -309,7 +309,7 @@ def _memory_pool(config: NetworkConfig, clock: Clock) -> MemoryPool:
         return NONE
     # The largest lease is that of the largest request, or of a frame just below 64 KiB, which counts eight times.
     largest = min(size, max(config.largest_request_bytes, LARGE_FRAME_BYTES * REQUEST_EXPANSION))
-    return GarbageCollectedMemoryPool(
+    return SimpleMemoryPool(
         size,
         largest,
         clock.nanoseconds,

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from barnabas.protocol.decoder_source import Bound, DecoderSource
+from barnabas.protocol.decoder_source import DecoderBound, DecoderSource
 from barnabas.protocol.encoder_source import EncoderSource
 from barnabas.protocol.message_struct import VersionedStruct
 
@@ -65,18 +65,18 @@ class DecoderTable(_CodecTable):
     __slots__ = ("_bound", "_others")
     _function_name = "decode"
 
-    def __init__(self, message: type[VersionedStruct], bound: Bound = Bound.FRAME) -> None:
+    def __init__(self, message: type[VersionedStruct], bound: DecoderBound = DecoderBound.FRAME) -> None:
         super().__init__(message)
         self._bound = bound
-        self._others: dict[Bound, DecoderTable] = {}
+        self._others: dict[DecoderBound, DecoderTable] = {}
 
-    def bounded(self, bound: Bound) -> DecoderTable:
+    def bounded(self, bound: DecoderBound) -> DecoderTable:
         """Return the table of the decoders with another bound. One table each is made, when first asked for."""
         return self if bound is self._bound else self._others.setdefault(bound, DecoderTable(self._message, bound))
 
     def _file_name(self, version: int) -> str:
         name = super()._file_name(version)
-        return name if self._bound is Bound.FRAME else f"{name[:-1]} {self._bound.name.lower()}>"
+        return name if self._bound is DecoderBound.FRAME else f"{name[:-1]} {self._bound.name.lower()}>"
 
     def _source(self, version: int) -> str:
         return DecoderSource(self._message, version, self._bound).text()

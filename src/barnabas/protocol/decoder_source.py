@@ -19,7 +19,7 @@ its elements, at their least size, do not fit the bytes left; every turn of a lo
 the end; the position is checked against the frame's length at the end. A known tagged field must have the size it says,
 so that no byte is decoded twice. A struct has at most MOST_TAGGED_FIELDS tagged fields.
 
-A message has up to three decoders in each version, which differ in what they bound besides (`Bound`): a short frame is
+A message has up to three decoders in each version, which differ in what they bound (`DecoderBound`): a short frame is
 bounded by its bytes; a Produce of any size is decoded at once if it has few elements; a large request is decoded beside
 the network threads, its memory is counted before it is taken.
 
@@ -62,7 +62,7 @@ new = object.__new__
 """
 
 
-class Bound(Enum):
+class DecoderBound(Enum):
     """What a decoder bounds, besides what the bytes of the frame bound."""
 
     FRAME = "nothing: the frame is short, or comes from a server that the client trusts"
@@ -84,7 +84,7 @@ class DecoderSource:
     still be taken), `most` (bytes of memory in all).
     """
 
-    def __init__(self, message: type[VersionedStruct], version: int, bound: Bound = Bound.FRAME) -> None:
+    def __init__(self, message: type[VersionedStruct], version: int, bound: DecoderBound = DecoderBound.FRAME) -> None:
         self._message = message
         self._bound = bound
         self._version = version
@@ -97,9 +97,9 @@ class DecoderSource:
         """Return the module's text."""
         title = f"{self._message.__name__} v{self._version}"
         # A default, and not an assignment: the most frequent requests are decoded by this one.
-        self._line(0, f"def decode(buffer, start=0{', left=FEW_ELEMENTS' if self._bound is Bound.FEW else ''}):")
+        self._line(0, f"def decode(buffer, start=0{', left=FEW_ELEMENTS' if self._bound is DecoderBound.FEW else ''}):")
         self._line(1, "size = len(buffer)")
-        if self._bound is Bound.MEMORY:
+        if self._bound is DecoderBound.MEMORY:
             factor = "DECODED_PER_BYTE" + ("_OF_CONTROLLER" if self._message.__name__ in _STATES_OF_PARTITIONS else "")
             self._line(1, f"left = most = size * {factor} + DECODED_FREELY_BYTES")
         # A slice of bytes is bytes already, one of a bytearray or memoryview is not: asked once, used at every string.
@@ -224,7 +224,7 @@ class DecoderSource:
         self._line(depth, f"{end} = p + {length}" + (" - 1" if self._flexible else ""))
         self._line(depth, f"{name} = {_slice(field.wire_type, end)}")
         self._line(depth, f"p = {end}")
-        if self._bound is Bound.MEMORY and field.wire_type is not WireType.RECORDS:
+        if self._bound is DecoderBound.MEMORY and field.wire_type is not WireType.RECORDS:
             self._line(depth, f"if {length} > {2 if self._flexible else 1}:")
             self._take(str(_STRING_BYTES), depth + 1)
 
@@ -240,7 +240,7 @@ class DecoderSource:
                 self._length_format(field)[1] if self._flexible else (2 if field.wire_type is WireType.STRING else 4)
             )
         # Before anything is allocated: a count of two thousand million in a frame of 20 bytes must cost nothing.
-        if self._bound is Bound.FEW:
+        if self._bound is DecoderBound.FEW:
             # No look at the bytes left: so few elements cost nothing, and the first one that is missing ends the loop.
             self._line(depth, f"left -= {count}")
             self._line(depth, "if left < 0:")
@@ -248,13 +248,13 @@ class DecoderSource:
         else:
             self._line(depth, f"if {count} * {least} > size - p:")
             self._line(depth + 1, f'refuse_length("{field.name}", {count})')
-        if self._bound is Bound.MEMORY:
+        if self._bound is DecoderBound.MEMORY:
             self._line(depth, f"if {count} > MOST_ELEMENTS:")
             self._line(depth + 1, f'refuse_elements("{field.name}", {count})')
             self._take(f"{count} * {memory_of(field, self._version)}", depth)
         if field.wire_type.is_fixed:
             unpackers = self._writer.array_unpacker(field.wire_type)
-            if self._bound is Bound.MEMORY:
+            if self._bound is DecoderBound.MEMORY:
                 array, first = self._writer.name("a"), self._writer.name("n")
                 self._line(depth, f"{name} = {array} = []")
                 self._line(depth, f"for {first} in range(0, {count}, UNPACKED_AT_ONCE):")
@@ -297,7 +297,7 @@ class DecoderSource:
         self._line(depth + 2, f"{count}, p = read_unsigned_varint(buffer, p - 1)")
         self._line(depth + 1, f"if {count} > MOST_TAGGED_FIELDS:")
         self._line(depth + 2, f"refuse_tags({count})")
-        if self._bound is Bound.FEW:
+        if self._bound is DecoderBound.FEW:
             # A field without content costs what a small element costs.
             self._line(depth + 1, f"left -= {count}")
             self._line(depth + 1, "if left < 0:")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.decoder_source import Bound
+from barnabas.protocol.decoder_source import DecoderBound
 from barnabas.protocol.messages.message import Message
 
 
@@ -132,7 +132,7 @@ class RequestDecoders(dict[int, Callable[..., Any]]):
 
     __slots__ = ("_api_key", "_bound")
 
-    def __init__(self, api_key: ApiKey, bound: Bound) -> None:
+    def __init__(self, api_key: ApiKey, bound: DecoderBound) -> None:
         super().__init__()
         self._api_key, self._bound = api_key, bound
 

@@ -67,7 +67,7 @@ class _Mark(Enum):
     """Values that stand for no value."""
 
     KAFKA_DEFAULT = "the default of the type"
-    UNSET = "made anew for each message"
+    UNSET = "made for each message"
 
 
 # None is a default that many fields have, so "not given" needs a value of its own.

@@ -91,7 +91,7 @@ def has_records(struct: type[Struct], version: int) -> bool:
 
 
 def default_literal(field: FieldSchema) -> str:
-    """Return the Python text of a field's default, made anew where it is mutable."""
+    """Return the Python text of a field's default, which makes a new object where it is mutable."""
     if field.default is not UNSET:
         return repr(field.default)
     if field.is_array:

@@ -18,7 +18,7 @@ import logging
 import threading
 from typing import Final, NamedTuple
 
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import SampleWindow
 from barnabas.quota.quota_entity import KafkaQuotaEntity, QuotaType
 from barnabas.quota.quota_limits import QuotaLimits, Share
 from barnabas.quota.quota_sensor import QuotaSensor, RateSensor

@@ -18,8 +18,7 @@ from typing import Final
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.setting import Settings, setting
 from barnabas.metrics.metrics_registry import MBeanName, MetricsRegistry, Sample
-from barnabas.metrics.rate import Rate
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import Rate, SampleWindow
 from barnabas.quota.client_quota_manager import ClientQuotaManager, QuotaWindows
 from barnabas.quota.controller_mutation_quota import (
     UNBOUNDED,
@@ -222,14 +221,13 @@ def register_quota_metrics(registry: MetricsRegistry, quotas: QuotaManagers) -> 
     for manager in quotas:
         registry.family(QuotaMetrics(manager, quotas))
         kind, text = manager.quota_type.value, "Connections held up by this quota now"
-        registry.register(GROUP, kind, "queue-size", text, _queue_size_of(manager), is_attribute=True)
-    registry.register(
+        registry.register_attribute(GROUP, kind, "queue-size", text, _queue_size_of(manager))
+    registry.register_attribute(
         GROUP,
         "Request",
         "exempt-request-time",
         "Percent of a thread's time spent on requests that no quota is for",
         lambda: quotas.request.exempt_request_time(quotas.now_ms()),
-        is_attribute=True,
     )
 
 

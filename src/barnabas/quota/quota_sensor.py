@@ -13,8 +13,7 @@ import threading
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from barnabas.metrics.rate import Average, Rate
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import Average, Rate, SampleWindow
 from barnabas.quota.quota_limits import Share
 
 LONGEST_THROTTLE_TIME_MS: Final = (1 << 31) - 1

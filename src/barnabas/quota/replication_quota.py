@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 
 from barnabas.config.keys.bounds import LONG_MAX
 from barnabas.metrics.metrics_registry import MetricsRegistry
-from barnabas.metrics.rate import SimpleRate
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import SampleWindow, SimpleRate
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 UNLIMITED: Final = LONG_MAX
@@ -82,4 +81,4 @@ def register_replication_quota_metrics(registry: MetricsRegistry, quotas: Replic
         ("FollowerReplication", "Bytes a second fetched for throttled replicas", quotas.follower.byte_rate),
         ("AlterLogDirsReplication", "Bytes a second copied between log directories", quotas.alter_log_dirs.byte_rate),
     ):
-        registry.register(GROUP, kind, "byte-rate", description, read, is_attribute=True)
+        registry.register_attribute(GROUP, kind, "byte-rate", description, read)

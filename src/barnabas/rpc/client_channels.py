@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from barnabas.security.sasl.client.client_authenticator import SaslClientAuthenticator, SaslLogin
-from barnabas.security.tls.tls_client import TlsClient
+from barnabas.security.tls.tls_contexts import TlsClient
 from barnabas.transport.channel.authenticator import Authenticator, ChannelBuilder, PlaintextAuthenticator
 from barnabas.transport.channel.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
 

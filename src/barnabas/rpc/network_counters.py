@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from barnabas.metrics.rolled_meter import MARKS, ROLL_MS, RolledMeter, span_ms
+from barnabas.metrics.meter import MARKS, ROLL_MS, RolledMeter, span_ms
 from barnabas.transport.channel.selector_counters import SelectorCounters
 
 

@@ -212,21 +212,21 @@ class ThreadScheduler:
                     self._await_change()
             if entry is None:
                 self._running.discard(number)
-            # This thread waits no more: the next task needs another, which may have gone to sleep behind this one.
+            # This thread no longer waits: the next task needs another, which may have gone to sleep behind this one.
             self._notify_if_unattended()
             return entry
 
     def _await_change(self) -> None:
         """Wait until the first task is due, or until notified if another thread waits for that.
 
-        `_push`, `resize` and `shutdown` notify, and a thread that has waited for the time and does so no more.
+        `_push`, `resize` and `shutdown` notify, and so does a thread that has stopped waiting for the time.
         """
         if not self._is_unattended():
             self._changed.wait()
             return
         self._waits_until_ns = due_ns = self._heap[0].due_ns
         self._changed.wait((due_ns - self._clock.nanoseconds()) / 1e9)
-        if self._waits_until_ns == due_ns:  # a task that is due earlier may have got a thread of its own meanwhile
+        if self._waits_until_ns == due_ns:  # a task that is due earlier may have a thread of its own by now
             self._waits_until_ns = None
 
 

@@ -1,4 +1,4 @@
-"""A thread that repeats one step until it is told to stop.
+"""A thread that repeats one step until it is stopped.
 
 Base of the broker's own loops (fetchers, channels, senders). Its state is two events, set by any thread and read by
 the loop, so no lock. Kafka: ShutdownableThread.

@@ -34,7 +34,7 @@ class Wakeup:
         return self._read_fd
 
     def wake(self) -> None:
-        """Make the descriptor readable. Harmless after `close()`: there is no sleeper any more."""
+        """Make the descriptor readable. Harmless after `close()`: no thread sleeps then."""
         with self._lock:
             if self._write_fd < 0:
                 return

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from barnabas.security.sasl.scram_mechanism import ScramCredential
+from barnabas.security.sasl.scram_mechanism import StoredScramCredential
 
 
 class TokenInformation(NamedTuple):
@@ -49,7 +49,7 @@ class TokenInformation(NamedTuple):
         return not principals.isdisjoint((self.owner, self.requester, *self.renewers))
 
     def is_expired(self, now_ms: int) -> bool:
-        """Return whether nobody can log in by the token any more."""
+        """Return whether the token is refused at logins."""
         return self.max_timestamp_ms < now_ms or self.expiry_timestamp_ms < now_ms
 
 
@@ -73,7 +73,7 @@ def token_hmac(token_id: str, secret_key: str) -> bytes:
     return hmac.digest(secret_key.encode(), token_id.encode(), "sha512")
 
 
-MakeCredentials = Callable[[str], Mapping[str, ScramCredential]]
+MakeCredentials = Callable[[str], Mapping[str, StoredScramCredential]]
 """Returns the credentials of a password, by mechanism. Takes milliseconds."""
 
 
@@ -88,7 +88,7 @@ class TokenCache:
         self._lock = threading.Lock()
         self._tokens: dict[str, DelegationToken] = {}
         self._ids_by_hmac: dict[bytes, str] = {}
-        self._credentials: dict[str, Mapping[str, ScramCredential]] = {}
+        self._credentials: dict[str, Mapping[str, StoredScramCredential]] = {}
 
     def put(self, token: DelegationToken) -> None:
         """Add a token, or replace what is known of it."""
@@ -106,7 +106,7 @@ class TokenCache:
             self._credentials[token_id] = credentials
 
     def remove(self, token_id: str) -> None:
-        """Forget a token: nobody logs in by it any more. An unknown id is no error."""
+        """Forget a token, which then is refused at logins. An unknown id is no error."""
         with self._lock:
             self._forget(token_id)
 
@@ -133,7 +133,7 @@ class TokenCache:
         with self._lock:
             return list(self._tokens.values())
 
-    def credential(self, token_id: str, mechanism: str) -> ScramCredential | None:
+    def credential(self, token_id: str, mechanism: str) -> StoredScramCredential | None:
         """Return the credential for a login by a token with a SCRAM mechanism, or None."""
         with self._lock:
             credentials = self._credentials.get(token_id)

@@ -17,8 +17,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
 from barnabas.runtime.files import Files
 from barnabas.storage.directories.deletion import LogDeletion
-from barnabas.storage.directories.log_dirs import LogDirectories
-from barnabas.storage.directories.offset_checkpoints import LogCheckpoints
+from barnabas.storage.directories.log_dirs import LogCheckpoints, LogDirectories
 from barnabas.storage.file_names import MOVED_FROM_FILE, future_dir_name
 from barnabas.storage.log.failures import READ_ERRORS
 from barnabas.storage.log.move import copy_batches

@@ -16,7 +16,7 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.storage.segment.factory import SegmentFactory
-from barnabas.storage.segment.open_files import DEFAULT_LIMIT
+from barnabas.storage.segment.file import DEFAULT_LIMIT
 from barnabas.storage.validation.validator import LogValidator
 
 

@@ -28,8 +28,7 @@ from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
 from barnabas.storage.directories.deletion import LogDeletion
 from barnabas.storage.directories.loading import LogLoading, run_per_directory
 from barnabas.storage.directories.log_dir import NO_BROKER_EPOCH, write_clean_shutdown
-from barnabas.storage.directories.log_dirs import LogDirectories
-from barnabas.storage.directories.offset_checkpoints import LogCheckpoints
+from barnabas.storage.directories.log_dirs import LogCheckpoints, LogDirectories
 from barnabas.storage.future_logs import FutureLogs
 from barnabas.storage.log.move import config_of_copy
 from barnabas.storage.log.unified_log import UnifiedLog
@@ -38,8 +37,8 @@ from barnabas.storage.log_opener import LogOpener
 from barnabas.storage.log_table import LogTable
 from barnabas.storage.log_tasks import LogTasks
 from barnabas.storage.segment.factory import SegmentFactory
+from barnabas.storage.segment.file import OpenFiles
 from barnabas.storage.segment.index_file import IndexPages
-from barnabas.storage.segment.open_files import OpenFiles
 
 logger = logging.getLogger(__name__)
 

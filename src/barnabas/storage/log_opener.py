@@ -17,8 +17,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
 from barnabas.storage.checkpoints import MalformedCheckpoint
 from barnabas.storage.directories.log_dir import LogDirectory
-from barnabas.storage.directories.log_dirs import LogDirectories
-from barnabas.storage.directories.offset_checkpoints import LogCheckpoints
+from barnabas.storage.directories.log_dirs import LogCheckpoints, LogDirectories
 from barnabas.storage.file_names import is_future_dir
 from barnabas.storage.log.loader import load_log
 from barnabas.storage.log.log_recovery import LoadTerms

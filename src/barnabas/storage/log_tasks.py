@@ -14,7 +14,7 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.directories.deletion import LogDeletion
-from barnabas.storage.directories.offset_checkpoints import LogCheckpoints
+from barnabas.storage.directories.log_dirs import LogCheckpoints
 from barnabas.storage.log_environment import LogManagerConfig
 from barnabas.storage.log_table import LogTable
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from barnabas.security.tls.development_certificates import DevelopmentCertificates
-    from barnabas.security.tls.tls_client import TlsClient
+    from barnabas.security.tls.tls_contexts import TlsClient
 
 PASSWORDS: Final = {"alice": "alice-secret", "bob": "bob-secret"}
 """User -> password, of a broker with SASL. For tests alone: they stand in the broker's command line."""
@@ -79,8 +79,12 @@ class BrokerSecurity:
             return f"User:{_BROKERS_USER}"
         if not asks_for_certificates:
             return ANONYMOUS
+        from barnabas.security.tls.distinguished_name import (  # noqa: PLC0415
+            InvalidRule,
+            NoMatchingRule,
+            PrincipalMapper,
+        )
         from barnabas.security.tls.key_stores import load_key_store  # noqa: PLC0415 - most test runs never need it
-        from barnabas.security.tls.principal_mapper import InvalidRule, NoMatchingRule, PrincipalMapper  # noqa: PLC0415
         from barnabas.security.tls.tls_config import KeyStoreConfig  # noqa: PLC0415
 
         assert self.certificates is not None  # TLS alone
@@ -93,8 +97,8 @@ class BrokerSecurity:
 
     def tls_client(self) -> TlsClient:
         """Return the TLS of the kit's own connections, which have the client's certificate."""
-        from barnabas.security.tls.tls_client import TlsClient  # noqa: PLC0415 - most test runs never need it
         from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig  # noqa: PLC0415
+        from barnabas.security.tls.tls_contexts import TlsClient  # noqa: PLC0415 - most test runs never need it
 
         assert self.certificates is not None
         keys = KeyStoreConfig(type="PEM", location=str(self.certificates.client))

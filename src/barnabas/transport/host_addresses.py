@@ -1,12 +1,14 @@
-"""The addresses of a host name, for clients that try one after the other (KIP-302), and the names of its addresses.
+"""The addresses of a host name, for clients that try one after the other (KIP-302), the names of its addresses, and
+whether anything listens at one.
 
 Called by `rpc.NetworkClient` and `rpc.PeerConnection` on their own threads, by the clients when they are made, by
 request handlers that compare addresses of brokers, and by `broker.own_listeners`; the calls block as long as the name
-server takes. No state. Kafka: ClientUtils.resolve.
+server takes, `probe` a second at most. No state. Kafka: ClientUtils.resolve.
 """
 
 from __future__ import annotations
 
+import enum
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -59,3 +61,27 @@ def canonical_host_name() -> str:
     Kafka: InetAddress.getCanonicalHostName.
     """
     return socket.getfqdn()
+
+
+_TIMEOUT_SECONDS = 1.0
+
+
+class Probe(enum.Enum):
+    """The answer of a host to an attempt to connect."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    """The host is up, and nothing listens at the port."""
+    UNKNOWN = "unknown"
+    """No answer within a second, or no way to the host."""
+
+
+def probe(host: str, port: int) -> Probe:
+    """Connect and close the connection again."""
+    try:
+        socket.create_connection((host, port), _TIMEOUT_SECONDS).close()
+    except ConnectionRefusedError:
+        return Probe.REFUSED
+    except OSError:
+        return Probe.UNKNOWN
+    return Probe.ACCEPTED

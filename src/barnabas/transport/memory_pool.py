@@ -25,13 +25,12 @@ from typing import Final, Protocol
 class MemoryLease:
     """A number of bytes of a pool. The thread that has finished with the frame releases them, exactly once."""
 
-    __slots__ = ("__weakref__", "number", "released", "size")
+    __slots__ = ("__weakref__", "number", "size")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, number: int = 0) -> None:
+        """`number`: by which its pool knows the lease."""
         self.size = size
-        self.released = False
-        self.number = 0
-        """The number by which its pool knows the lease."""
+        self.number = number
 
 
 class MemoryPool(Protocol):
@@ -51,7 +50,7 @@ class MemoryPool(Protocol):
 
     @property
     def is_out_of_memory(self) -> bool:
-        """Whether no byte is left."""
+        """Whether no byte is left: no frame gets a lease now."""
 
     @property
     def shortage(self) -> int:

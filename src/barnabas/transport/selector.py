@@ -210,7 +210,7 @@ class Selector:
         self._setup.reauthenticate(channel, authenticator, is_dialled=False)
 
     def send(self, connection_id: str, frame: Iterable[Any]) -> None:
-        """Queue `frame` (size prefix included) for the next poll, which also reports a connection lost meanwhile.
+        """Queue `frame` (size prefix included) for the next poll, which also reports a connection lost by then.
 
         Raises RuntimeError when a send is in progress already, KeyError for a connection that is not open.
         """
@@ -240,7 +240,7 @@ class Selector:
 
     @property
     def channels(self) -> list[KafkaChannel]:
-        """The open channels."""
+        """The open channels, those that still connect or log in included."""
         return self._channels.all
 
     def is_channel_ready(self, connection_id: str) -> bool:

@@ -1,10 +1,16 @@
-"""MemoryPools that only count: nothing is allocated in advance, the bytes in use are subtracted from the limit.
+"""The MemoryPool of a broker, which only counts: nothing is allocated in advance, the bytes in use are subtracted.
 
 Shared by all Selectors of a SocketServer; any thread may call. One lock guards the numbers; Selectors that wait are
 woken after the lock is released. A pool that is not strict (the broker's is not) hands out a lease while anything at
 all is left, so that small frames cannot starve a large one; the overshoot is one frame at most. Kafka has no
 `large_bytes`: frames above that size have only half of the pool together, though always one of them, so that they
-cannot shut out all others. The broker's pool also takes back lost leases (GarbageCollectedMemoryPool).
+cannot shut out all others.
+
+A lease is lost if it becomes garbage before it was released: a frame whose request got lost (a defect of the broker)
+must not make the pool smaller for ever. The pool takes back the bytes of lost leases, and counts these in `leaked`. The
+price is one weak reference per lease, so per frame of 8 KiB and more. Kafka's GarbageCollectedMemoryPool is a debugging
+aid with a thread of its own. Here the garbage collector only notes the loss, since it may run at any time, also while
+its thread holds the pool's lock; the next call of the pool takes the bytes back.
 
 Kafka: SimpleMemoryPool, GarbageCollectedMemoryPool.
 """
@@ -78,7 +84,7 @@ class Depletion:
 
 
 class SimpleMemoryPool:
-    """A MemoryPool of `size` bytes."""
+    """A MemoryPool of `size` bytes. leaked: the number of leases that were lost."""
 
     def __init__(
         self,
@@ -111,10 +117,15 @@ class SimpleMemoryPool:
         self._large_in_use = 0
         self._waiting = WaitingFrames()
         self._depletion = Depletion(now)
+        self.leaked = 0
+        self._in_use: dict[int, weakref.ref[MemoryLease]] = {}  # by the lease's number
+        self._lost: deque[tuple[int, int]] = deque()  # number and size: appended by the garbage collector
 
     @property
     def available_memory(self) -> int:
-        """The bytes left; below zero while charges overdraw the pool."""
+        """The bytes left, those of lost leases included; below zero while charges overdraw the pool."""
+        if self._lost:
+            self._reclaim_lost()
         return self._available
 
     @property
@@ -142,6 +153,8 @@ class SimpleMemoryPool:
 
     def try_allocate(self, size: int) -> MemoryLease | None:
         """Return a lease, or None for lack of memory. Raises ValueError for a size never handed out."""
+        if self._lost:
+            self._reclaim_lost()
         self._check(size)
         with self._lock:
             too_many_large = (
@@ -155,16 +168,14 @@ class SimpleMemoryPool:
             if self.is_large(size):
                 self._large_in_use += size
             self._depletion.end()
-        lease = MemoryLease(size)
-        lease.number = number
+        lease, lost = MemoryLease(size, number), self._lost
+        self._in_use[number] = weakref.ref(lease, lambda _: lost.append((number, size)))
         return lease
 
     def release(self, lease: MemoryLease) -> None:
-        """Take a lease back. Raises ValueError for a lease that was released before."""
-        with self._lock:
-            if lease.released:
-                raise ValueError(f"A lease of {lease.size} bytes was released twice")
-            lease.released = True
+        """Take a lease back. Raises ValueError for one that was released before, or is of another pool."""
+        if self._in_use.pop(lease.number, None) is None:
+            raise ValueError(f"A lease of {lease.size} bytes was released twice, or is not from this pool")
         self._give_back(lease.size, is_lease=True)
 
     def charge(self, count: int) -> None:
@@ -210,64 +221,6 @@ class SimpleMemoryPool:
         for wake in wakes:
             wake()
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.size - self.available_memory}/{self.size} bytes used)"
-
-
-class GarbageCollectedMemoryPool(SimpleMemoryPool):
-    """A SimpleMemoryPool that takes back the bytes of lost leases, and counts these in `leaked`.
-
-    A lease is lost if it becomes garbage before it was released: a frame whose request got lost (a defect of the
-    broker) must not make the pool smaller for ever. The price is one weak reference per lease, so per frame of 8 KiB
-    and more. Kafka's is a debugging aid with a thread of its own. Here the garbage collector only notes the loss, since
-    it may run at any time, also while its thread holds the pool's lock; the next call of the pool takes the bytes back.
-    """
-
-    def __init__(
-        self,
-        size: int,
-        max_allocation_bytes: int,
-        now: Callable[[], int],
-        *,
-        strict: bool = False,
-        large_bytes: int | None = None,
-        request_expansion: int = 1,
-    ) -> None:
-        super().__init__(
-            size,
-            max_allocation_bytes,
-            now,
-            strict=strict,
-            large_bytes=large_bytes,
-            request_expansion=request_expansion,
-        )
-        self.leaked = 0
-        self._in_use: dict[int, weakref.ref[MemoryLease]] = {}  # by the lease's number
-        self._lost: deque[tuple[int, int]] = deque()  # number and size: appended by the garbage collector
-
-    @property
-    def available_memory(self) -> int:
-        """The bytes left, those of lost leases included; below zero while charges overdraw the pool."""
-        if self._lost:
-            self._reclaim_lost()
-        return self._available
-
-    def try_allocate(self, size: int) -> MemoryLease | None:
-        """Return a lease, or None for lack of memory. Raises ValueError for a size never handed out."""
-        if self._lost:
-            self._reclaim_lost()
-        lease = super().try_allocate(size)
-        if lease is not None:
-            number, lost = lease.number, self._lost
-            self._in_use[number] = weakref.ref(lease, lambda _: lost.append((number, size)))
-        return lease
-
-    def release(self, lease: MemoryLease) -> None:
-        """Take a lease back. Raises ValueError for one that was released before, or is of another pool."""
-        if self._in_use.pop(lease.number, None) is None:
-            raise ValueError(f"A lease of {lease.size} bytes was released twice, or is not from this pool")
-        super().release(lease)
-
     def _reclaim_lost(self) -> None:
         with contextlib.suppress(IndexError):
             while True:
@@ -276,3 +229,6 @@ class GarbageCollectedMemoryPool(SimpleMemoryPool):
                 self.leaked += 1
                 self._give_back(size, is_lease=True)
                 logger.error("Reclaimed buffer of size %d that was not properly release()ed. This is a bug.", size)
+
+    def __repr__(self) -> str:
+        return f"SimpleMemoryPool({self.size - self.available_memory}/{self.size} bytes used)"

@@ -20,9 +20,8 @@ from barnabas.clients.arrow import Wanted, empty_headers, record_batch_of
 from barnabas.clients.arrow.fetched_batches import decoded_chunks
 from barnabas.records.errors import CorruptRecord
 from barnabas.runtime.files import Files, OperatingSystemFiles
-from barnabas.storage.readonly.log_split import LogSplit
+from barnabas.storage.readonly.log_split import LogSplit, SplitBatches
 from barnabas.storage.readonly.partition_log import RecordsDeleted, unreadable
-from barnabas.storage.readonly.split_batches import SplitBatches
 from barnabas_spark.columns import checked_columns
 from barnabas_spark.log_source.log_options import LogSourceOptions
 from barnabas_spark.log_source.log_plan import plan_splits

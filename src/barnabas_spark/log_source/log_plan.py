@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import Files
-from barnabas.storage.readonly.log_directories import ReadableLog, ReadonlyDirectories
+from barnabas.storage.readonly.log_directories import ReadableLog, ReadonlyDirectories, offset_of_timestamp
 from barnabas.storage.readonly.log_split import LogSplit, split_log, with_aborted
 from barnabas.storage.readonly.log_transactions import aborted_ranges, last_stable_offset
 from barnabas.storage.readonly.partition_log import BeyondLogEnd, LogUnreadable, PartitionLog, RecordsDeleted
-from barnabas.storage.readonly.timestamp_lookup import offset_of_timestamp
 from barnabas_spark.log_source.log_options import LogPosition, LogSourceOptions
 from barnabas_spark.options.option_values import OptionError
 from barnabas_spark.options.topic_offsets import EARLIEST, LATEST

@@ -29,8 +29,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.crc import crc32c
 from barnabas.runtime.files import File, Files
 from barnabas.storage.file_names import LOG_SUFFIX
-from barnabas.storage.readonly.log_split import LogSplit
-from barnabas.storage.readonly.split_batches import SplitBatches
+from barnabas.storage.readonly.log_split import LogSplit, SplitBatches
 
 SIDECAR_SUFFIX = ".parquet"
 _METADATA_KEY = b"barnabas.segment"

@@ -14,9 +14,8 @@ from hypothesis.strategies import booleans, integers, sampled_from
 
 from barnabas.api.apis import Apis
 from barnabas.api.brief import BUDGET_US, SESSION_PARTITION_US
-from barnabas.api.fetch.fetch_session import LAST_EPOCH, next_epoch
+from barnabas.api.fetch.fetch_session import LAST_EPOCH, NOTHING_TO_READ, READ_ALL_MS, next_epoch
 from barnabas.api.fetch.fetch_sessions import IncrementalFetch
-from barnabas.api.fetch.session_partitions import NOTHING_TO_READ, READ_ALL_MS
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser

@@ -30,7 +30,7 @@ from barnabas.api.request import Handler, Request
 from barnabas.api.request_parser import RequestParser
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codec_runtime import DECODED_PER_BYTE_OF_CONTROLLER
-from barnabas.protocol.decoder_source import Bound
+from barnabas.protocol.decoder_source import DecoderBound
 from barnabas.protocol.errors import DecodeError, InvalidRequest, ManyElements
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.fetch import FetchRequest
@@ -135,7 +135,7 @@ def test_a_produce_is_decoded_at_once_by_its_elements_and_not_its_bytes(body: Pr
 def test_the_elements_are_counted_before_they_are_made() -> None:
     """A count of a thousand million in a frame of 40 bytes reads nothing but the count."""
     data = frame(ProduceRequest(None, 1, 1000, []), 9)[:-2] + FIRST_VARINT_OF_FIVE_BYTES
-    decode = ProduceRequest.decoders.bounded(Bound.FEW)[9]
+    decode = ProduceRequest.decoders.bounded(DecoderBound.FEW)[9]
     with pytest.raises(ManyElements):
         decode(data, len(encode_request_header(ApiKey.PRODUCE, 9, 1, "tester")))
 
@@ -240,7 +240,7 @@ def test_a_decoded_request_takes_ten_times_its_frame_at_most(
     message: type[Message], version: int, path: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = b"".join(map(bytes, _fill(message, path, 5_000).encode(version)))
-    decode = message.decoders.bounded(Bound.MEMORY)[version]
+    decode = message.decoders.bounded(DecoderBound.MEMORY)[version]
     # So that few elements, which are quickly decoded, are as many as a large frame has.
     freely_bytes = 50_000
     monkeypatch.setitem(decode.__globals__, "DECODED_FREELY_BYTES", freely_bytes)
@@ -328,11 +328,11 @@ def update_metadata(count: int) -> UpdateMetadataRequest:
 def test_an_ordinary_client_of_very_many_partitions_is_served(make: Callable[[int], Message], version: int) -> None:
     body = make(4 * PARTITIONS_OF_AN_ORDINARY_CLIENT)
     data = b"".join(map(bytes, body.encode(version)))
-    assert type(body).decoders.bounded(Bound.MEMORY)[version](data, 0)[1] == len(data)
+    assert type(body).decoders.bounded(DecoderBound.MEMORY)[version](data, 0)[1] == len(data)
 
 
 def test_an_array_has_a_million_elements_at_most() -> None:
-    decode = DescribeGroupsRequest.decoders.bounded(Bound.MEMORY)[0]
+    decode = DescribeGroupsRequest.decoders.bounded(DecoderBound.MEMORY)[0]
     for count, is_good in ((MOST_ELEMENTS, True), (MOST_ELEMENTS + 1, False)):
         data = b"".join(map(bytes, groups(count).encode(0)))
         if is_good:

@@ -13,8 +13,7 @@ from barnabas.api.apis import Apis
 from barnabas.api.brief import BRIEF
 from barnabas.api.gates import ControlPlaneApis
 from barnabas.api.large_requests import LargeRequests, Undecoded
-from barnabas.api.late_families import LateFamilies
-from barnabas.api.registry import HandlerFamily, Registry
+from barnabas.api.registry import HandlerFamily, LateFamilies, Registry
 from barnabas.api.request import Handler, Request
 from barnabas.api.request_log import RequestLog
 from barnabas.api.request_parser import RequestParser

@@ -13,7 +13,7 @@ from barnabas.api.request import ConnectionContext, Handler, Request
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.throttle import QuotaThrottle, mutation_quota, respond_with_quota
 from barnabas.api.throttled_by import THROTTLED_BY
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import SampleWindow
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import encode_request_header

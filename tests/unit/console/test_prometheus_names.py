@@ -30,10 +30,8 @@ def registry() -> MetricsRegistry:
         times.update(milliseconds * 1_000_000)
     metrics.register("kafka.network", "Processor", "IdlePercent", "", lambda: 0.5, {"networkProcessor": "0"})
     metrics.register("kafka.server", "KafkaServer", "ClusterId", "", lambda: 1, {"value": "abc"})
-    metrics.register(
-        "kafka.server", "Produce", "byte-rate", "", lambda: float("nan"), {"client-id": "c"}, is_attribute=True
-    )
-    metrics.register("kafka.server", "socket-server-metrics", "select-total", "", lambda: 9, is_attribute=True)
+    metrics.register_attribute("kafka.server", "Produce", "byte-rate", "", lambda: float("nan"), {"client-id": "c"})
+    metrics.register_attribute("kafka.server", "socket-server-metrics", "select-total", "", lambda: 9)
     return metrics
 
 

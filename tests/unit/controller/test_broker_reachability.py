@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 
 from barnabas.controller.network_broker_channel import BrokerReachability
-from barnabas.transport.connection_probe import Probe, probe
+from barnabas.transport.host_addresses import Probe, probe
 
 
 def reachability(answers: Iterator[bool]) -> tuple[BrokerReachability, list[bool]]:

@@ -23,9 +23,13 @@ from barnabas.protocol.uuid import random_uuid
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo, ControllerEpochZNode, FinalizedFeatures
 from barnabas.zk.znodes.config_znodes import ConfigEntityType
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
-from barnabas.zk.znodes.topic_zk_data import PreferredReplicaElectionZNode, TopicZNode
+from barnabas.zk.znodes.topic_zk_data import (
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    PreferredReplicaElectionZNode,
+    ReplicaAssignment,
+    TopicZNode,
+)
 from tests.support.controller_cluster import LISTENER, Cluster, RecordingBroker
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import random_uuid
-from barnabas.zk.znodes.leader_and_isr import NO_LEADER, LeaderAndIsr
+from barnabas.zk.znodes.topic_zk_data import NO_LEADER, LeaderAndIsr
 from tests.support.controller_cluster import Cluster, RecordingBroker
 
 BROKERS = (0, 1, 2)

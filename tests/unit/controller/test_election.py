@@ -16,8 +16,7 @@ from barnabas.controller.election import (
     reassign_leader,
 )
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr, LeaderRecoveryState, ReplicaAssignment
 
 TP = TopicPartition("orders", 0)
 brokers = st.integers(0, 5)

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, StopReplicaRequest
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.znodes.leader_and_isr import LeaderIsrAndControllerEpoch
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
-from barnabas.zk.znodes.topic_zk_data import ReassignPartitionsZNode
+from barnabas.zk.znodes.topic_zk_data import LeaderIsrAndControllerEpoch, ReassignPartitionsZNode, ReplicaAssignment
 from tests.support.controller_cluster import Cluster, RecordingBroker
 
 ORDERS = TopicPartition("orders", 0)

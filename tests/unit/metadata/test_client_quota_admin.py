@@ -9,7 +9,7 @@ import pytest
 from barnabas.metadata.client_quota_admin import ClientQuotaAdmin, ClientQuotaDescriptions, QuotaChange, QuotaFilter
 from barnabas.metadata.client_quota_store import ClientQuotaListener, ClientQuotaStore
 from barnabas.metadata.stored_configs import ConfigChangeListener
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import SampleWindow
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.quota.client_quota_manager import QuotaWindows
 from barnabas.quota.quota_entity import KafkaQuotaEntity

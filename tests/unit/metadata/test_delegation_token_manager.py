@@ -12,7 +12,7 @@ import pytest
 from barnabas.metadata.delegation_token_manager import DelegationTokenManager, TokenConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.security.delegation_token import DelegationToken, TokenCache
-from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential
+from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256, SCRAM_SHA_512, StoredScramCredential
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
@@ -48,9 +48,9 @@ class Broker:
         self.manager = DelegationTokenManager(config, self.zk.tokens, self.cache, cluster.clock)
         self.manager.start(cluster.scheduler)
 
-    def _credentials(self, password: str) -> dict[str, ScramCredential]:
+    def _credentials(self, password: str) -> dict[str, StoredScramCredential]:
         self.made.append(password)
-        return {"SCRAM-SHA-256": ScramCredential(b"salt", password.encode(), b"server key", 4096)}
+        return {"SCRAM-SHA-256": StoredScramCredential(b"salt", password.encode(), b"server key", 4096)}
 
     def create(
         self, owner: str = ALICE, requester: str = ALICE, *renewers: str, lifetime_ms: int = -1

@@ -15,7 +15,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID, random_uuid
 from barnabas.quota.controller_mutation_quota import UnboundedControllerMutationQuota
 from barnabas.zk.znodes.config_znodes import ConfigEntityType
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import ReplicaAssignment
 from tests.support.inline_store import RegisteredBrokers
 
 

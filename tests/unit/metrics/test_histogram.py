@@ -105,8 +105,8 @@ def test_the_registry_shows_histograms_timers_and_attributes_and_forgets_them() 
     )
     timer = registry.register("kafka.controller", "ControllerStats", "LeaderElectionRateAndTimeMs", "", DurationTimer())
     timer.update(3_000_000)
-    registry.register("kafka.server", "Produce", "byte-rate", "", lambda: 5.5, {"client-id": "c"}, is_attribute=True)
-    registry.register("kafka.server", "socket-server-metrics", "select-total", "", lambda: 9, is_attribute=True)
+    registry.register_attribute("kafka.server", "Produce", "byte-rate", "", lambda: 5.5, {"client-id": "c"})
+    registry.register_attribute("kafka.server", "socket-server-metrics", "select-total", "", lambda: 9)
     for now_ns in (1, 5_000_000_001):
         registry.tick(now_ns)
     samples = {sample.name.mbean: sample for sample in registry.collect()}

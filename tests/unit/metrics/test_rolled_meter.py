@@ -6,7 +6,7 @@ import math
 from random import Random
 
 from barnabas.clients.client_metrics import ClientMeter, Values
-from barnabas.metrics.rolled_meter import ROLL_MS, RolledMeter
+from barnabas.metrics.meter import ROLL_MS, RolledMeter
 
 
 def test_totals_last_and_the_window_does_not() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.network.connections.connection_quotas import ConnectionQuotas, TooManyConnections
-from barnabas.network.connections.connection_rates import ConnectionThrottled
+from barnabas.network.connections.connection_quotas import ConnectionQuotas, ConnectionThrottled, TooManyConnections
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from tests.support.mock_clock import MockClock
 

@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
-from barnabas.metrics.sampled_total import SampleWindow
-from barnabas.network.connections.connection_quotas import ConnectionQuotas
-from barnabas.network.connections.connection_rates import FEW_ADDRESSES, ConnectionRates, ConnectionThrottled
+from barnabas.metrics.rate import SampleWindow
+from barnabas.network.connections.connection_quotas import (
+    FEW_ADDRESSES,
+    ConnectionQuotas,
+    ConnectionRates,
+    ConnectionThrottled,
+)
 from barnabas.network.network_config import UNLIMITED, ListenerConfig, NetworkConfig
 from tests.support.mock_clock import MockClock
 

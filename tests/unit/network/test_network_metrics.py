@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.api.request import ConnectionContext
 from barnabas.network.connections.channel_builders import CONTROL_PLANE, DATA_PLANE, ServedListener
-from barnabas.network.connections.connection_rates import RateSample
+from barnabas.network.connections.connection_quotas import RateSample
 from barnabas.network.network_metrics import TIMES, TOTALS, NetworkMetrics
 from barnabas.network.requests.request_metrics import RequestMetrics
 from barnabas.transport.channel.selector_counters import SessionCounters

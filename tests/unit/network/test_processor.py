@@ -130,8 +130,8 @@ def test_a_request_that_waits_holds_back_those_behind_it_but_not_other_connectio
     assert client.take() == answers(b"wait", b"behind", b"later")
 
 
-def test_a_request_that_can_be_hurried_is_answered_when_the_next_one_arrives(harness: NetworkHarness) -> None:
-    """Before or after the request began to wait; and not again at once, or two requests would hurry each other."""
+def test_a_request_that_waits_is_answered_when_the_next_one_arrives(harness: NetworkHarness) -> None:
+    """Before or after the request began to wait; and not again at once, or two requests would end all waits."""
 
     def on_request(request: Request[Any]) -> None:
         if request.body.startswith(b"wait"):
@@ -325,7 +325,7 @@ def test_a_request_leaves_no_garbage_cycles(harness: NetworkHarness) -> None:
 
 @pytest.mark.parametrize("begins_to_wait", ["before the connection ends", "afterwards"])
 def test_a_request_that_waits_is_freed_with_its_connection(harness: NetworkHarness, begins_to_wait: str) -> None:
-    """Connection, what would hurry the request, and the request refer to each other in a ring: the end opens it."""
+    """Connection, the end of the wait, and the request refer to each other in a ring: the end opens it."""
     waiting: list[Request[Any]] = []
     finishes: list[weakref.ref[Callable[[], None]]] = []
 

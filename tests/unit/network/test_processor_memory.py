@@ -16,7 +16,7 @@ from barnabas.transport.channel.kafka_channel import KafkaChannel
 from barnabas.transport.channel.open_channels import SWEEP_AT_LEAST
 from barnabas.transport.channel.send import Send
 from barnabas.transport.channel.transport_layer import PlaintextTransportLayer
-from barnabas.transport.simple_memory_pool import GarbageCollectedMemoryPool
+from barnabas.transport.simple_memory_pool import SimpleMemoryPool
 from tests.support.memory_network import framed
 from tests.support.mock_clock import MockClock
 from tests.unit.network.network_harness import NetworkHarness
@@ -29,7 +29,7 @@ class World(NetworkHarness):
     """With a pool of 1 MiB."""
 
     def __init__(self, *, inline: bool = True, expansion: int = 1) -> None:
-        self.memory = GarbageCollectedMemoryPool(POOL, POOL, MockClock().nanoseconds, request_expansion=expansion)
+        self.memory = SimpleMemoryPool(POOL, POOL, MockClock().nanoseconds, request_expansion=expansion)
         super().__init__(inline=inline, memory_pool=self.memory)
 
     def assert_balanced(self) -> None:

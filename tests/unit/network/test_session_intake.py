@@ -22,7 +22,7 @@ from barnabas.protocol.messages.sasl import (
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_listener import SaslListener
 from barnabas.security.sasl.sasl_server import LoginParts
-from barnabas.security.sasl.scram_mechanism import ScramCredential, ScramFormatter, TokenCredential
+from barnabas.security.sasl.scram_mechanism import ScramFormatter, StoredScramCredential, TokenCredential
 from tests.support.memory_network import MemorySocket, framed
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
@@ -41,7 +41,7 @@ REQUEST = struct.pack(">hh", ApiKey.METADATA, 1) + b"a request"
 class NoUsers:
     """SCRAM has no users here."""
 
-    def of_user(self, mechanism: ScramFormatter, user: str) -> ScramCredential | None:
+    def of_user(self, mechanism: ScramFormatter, user: str) -> StoredScramCredential | None:
         return None
 
     def of_token(self, mechanism: ScramFormatter, token_id: str) -> TokenCredential | None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.metrics.metrics_registry import MetricsRegistry
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import SampleWindow
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.quota.client_quota_manager import (
     INACTIVE_SENSOR_EXPIRATION_MS,

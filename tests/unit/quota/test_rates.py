@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.metrics.rate import Average, Rate
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import Average, Rate, SampleWindow
 from barnabas.quota.quota_sensor import LONGEST_THROTTLE_TIME_MS, TokenBucket, throttle_time_ms, token_throttle_time_ms
 
 WINDOW = SampleWindow(samples=4, sample_ms=1000)

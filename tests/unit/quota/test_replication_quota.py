@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import SampleWindow
 from barnabas.quota.replication_quota import UNLIMITED, ReplicationQuota
 from tests.support.mock_clock import MockClock
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import SampleWindow
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,
@@ -27,7 +27,7 @@ from barnabas.replica.replica_config import FetcherConfig, ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.requests.waiting_requests import WaitingRequests
 from barnabas.storage.fetch_data import FetchIsolation
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr
+from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr
 from tests.unit.storage.log_harness import Broker
 
 TOPIC_ID = bytes(range(16))

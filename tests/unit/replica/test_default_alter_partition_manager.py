@@ -20,7 +20,7 @@ from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr
+from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, SentRequest
 

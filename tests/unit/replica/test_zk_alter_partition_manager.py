@@ -10,7 +10,7 @@ from barnabas.replica.isr.zk_alter_partition_manager import ZkAlterPartitionMana
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store.errors import StoreUnavailableError
 from barnabas.zk.store.store import ANY_VERSION
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler

@@ -16,7 +16,7 @@ from barnabas.transport.channel.kafka_channel import ChannelState, KafkaChannel
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.memory_pool import MemoryPool
 from barnabas.transport.selector import Selector
-from barnabas.transport.simple_memory_pool import GarbageCollectedMemoryPool
+from barnabas.transport.simple_memory_pool import SimpleMemoryPool
 from tests.support.memory_network import MemoryNetwork, MemorySocket
 from tests.support.mock_clock import MockClock
 
@@ -36,7 +36,7 @@ class World:
     def __init__(self, pool: MemoryPool | None = None, network: MemoryNetwork | None = None) -> None:
         self.clock = MockClock()
         self.network = network or MemoryNetwork(CAPACITY)
-        self.pool = pool or GarbageCollectedMemoryPool(POOL, POOL, self.clock.nanoseconds, strict=True)
+        self.pool = pool or SimpleMemoryPool(POOL, POOL, self.clock.nanoseconds, strict=True)
         self.buffers = FrameBufferPool(fail_on_leak=True)
         self.selector = Selector(
             self.clock,
@@ -135,7 +135,7 @@ def test_a_prefix_alone_takes_no_memory_from_others(world: World) -> None:
 
 
 def test_a_pool_smaller_than_what_a_medium_frame_counts_still_takes_it() -> None:
-    world = World(GarbageCollectedMemoryPool(70_000, 70_000, MockClock().nanoseconds, request_expansion=8))
+    world = World(SimpleMemoryPool(70_000, 70_000, MockClock().nanoseconds, request_expansion=8))
     world.accepted("a").send(prefixed(50_000))
     world.poll()
     assert world.received == [("a", 50_000)]
@@ -146,7 +146,7 @@ def test_a_pool_smaller_than_what_a_medium_frame_counts_still_takes_it() -> None
 
 def test_large_frames_wait_apart_and_never_have_the_whole_pool() -> None:
     clock = MockClock()
-    world = World(GarbageCollectedMemoryPool(1_000_000, 1_000_000, clock.nanoseconds, large_bytes=150_000))
+    world = World(SimpleMemoryPool(1_000_000, 1_000_000, clock.nanoseconds, large_bytes=150_000))
     for name in "abc":
         world.accepted(name).send(prefixed(300_000, sent=10_000))
         world.poll()
@@ -195,7 +195,7 @@ def test_what_lies_behind_a_request_in_progress_is_charged_but_for_the_free_byte
 
 
 def test_medium_frames_have_leases_that_count_what_they_become() -> None:
-    world = World(GarbageCollectedMemoryPool(POOL, POOL, MockClock().nanoseconds, request_expansion=4))
+    world = World(SimpleMemoryPool(POOL, POOL, MockClock().nanoseconds, request_expansion=4))
     client = world.accepted("a")
     client.send(prefixed(40_000, sent=7_000))
     world.poll()
@@ -420,7 +420,7 @@ def test_whatever_happens_every_byte_comes_back(seed: int) -> None:
             world.selector.close(channel.connection_id)
     assert first.is_balanced()
     assert first.pool.shortage == 0
-    assert isinstance(first.pool, GarbageCollectedMemoryPool)
+    assert isinstance(first.pool, SimpleMemoryPool)
     assert first.pool.leaked == 0
 
 
@@ -442,7 +442,7 @@ class Peer:
 
 def test_a_frame_larger_than_the_pool_gives_is_refused_though_others_wait() -> None:
     """In the queue, it would have made every poll fail once its turn came."""
-    world = World(GarbageCollectedMemoryPool(POOL, POOL, MockClock().nanoseconds, large_bytes=POOL // 16))
+    world = World(SimpleMemoryPool(POOL, POOL, MockClock().nanoseconds, large_bytes=POOL // 16))
     for name in "ab":
         world.accepted(name).send(prefixed(LARGE))
         world.poll()
@@ -457,7 +457,7 @@ def test_a_frame_larger_than_the_pool_gives_is_refused_though_others_wait() -> N
 def test_a_large_frame_that_never_comes_does_not_keep_other_large_ones_out() -> None:
     """There is memory for all, but not for large frames: whoever holds that and does nothing is given up."""
     size = 1 << 20
-    world = World(GarbageCollectedMemoryPool(size, size, MockClock().nanoseconds, large_bytes=size // 16))
+    world = World(SimpleMemoryPool(size, size, MockClock().nanoseconds, large_bytes=size // 16))
     reader = world.accepted("slow reader", capacity=1000)
     world.answer("slow reader", bytes(FREE_BYTES + 5_000))
     world.accepted("slow").send(prefixed(400_000, sent=20_000))

@@ -12,8 +12,7 @@ from barnabas.zk.store.errors import ControllerMovedError, NodeExistsError, NoNo
 from barnabas.zk.store.store import ANY_VERSION, WatchEventType
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo, ProducerIdsBlock
 from barnabas.zk.znodes.config_znodes import ConfigEntityType
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from tests.support.inline_store import InlineStore, client_of
 from tests.support.mock_clock import MockClock
 

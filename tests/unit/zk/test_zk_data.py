@@ -29,12 +29,14 @@ from barnabas.zk.znodes.config_znodes import (
     ConfigEntityType,
     ConfigEntityZNode,
 )
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
 from barnabas.zk.znodes.topic_zk_data import (
     DeleteTopicsTopicZNode,
     IsrChangeNotificationZNode,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    LeaderRecoveryState,
     PreferredReplicaElectionZNode,
+    ReplicaAssignment,
     TopicIdReplicaAssignment,
     TopicPartitionStateZNode,
     TopicZNode,

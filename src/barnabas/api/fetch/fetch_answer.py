@@ -19,9 +19,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from barnabas.api.current_leader import CurrentLeaders
-from barnabas.api.fetch.fetch_session import NO_SESSION
+from barnabas.api.fetch.fetch_session import NO_SESSION, RefusedPartition
 from barnabas.api.fetch.fetch_sessions import FullFetch, IncrementalFetch
-from barnabas.api.fetch.session_partitions import RefusedPartition
 from barnabas.api.request import Request, Throttle
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError, ErrorCode

@@ -66,7 +66,7 @@ class FetchSessionCache:
         self.evictions = Meter()
 
     def register(self, registry: MetricsRegistry) -> None:
-        """Register the cache's metrics."""
+        """Register the numbers of sessions, of their partitions, and of evictions, by Kafka's names."""
         bean = ("kafka.server", "FetchSessionCache")
         text = "Incremental fetch sessions kept for clients (KIP-227)"
         registry.register(*bean, "NumIncrementalFetchSessions", text, lambda: self.session_count)
@@ -77,7 +77,7 @@ class FetchSessionCache:
 
     @property
     def session_count(self) -> int:
-        """The number of sessions."""
+        """The number of sessions in the cache."""
         return len(self._sessions)
 
     @property

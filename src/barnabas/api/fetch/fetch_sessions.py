@@ -18,9 +18,12 @@ from barnabas.api.fetch.fetch_session import (
     INITIAL_EPOCH,
     NO_SESSION,
     FetchSession,
+    Key,
+    PartitionsToRead,
+    RefusedPartition,
+    SessionPartition,
 )
 from barnabas.api.fetch.fetch_session_cache import FetchSessionCache
-from barnabas.api.fetch.session_partitions import Key, PartitionsToRead, RefusedPartition, SessionPartition
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest
@@ -56,7 +59,7 @@ class FullFetch:
         return results
 
     def to_be_answered(self, results: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:
-        """Return what `answered` will return."""
+        """Return the partitions that `answered` will return, and change nothing yet."""
         return results
 
     def is_last(self) -> bool:

@@ -5,11 +5,11 @@ group a join, sync or leave may answer very many members at once, so a request h
 group.
 
 JoinGroup v1: a rebalance timeout of its own.
-JoinGroup v4: new members are told their id first (KIP-394).
+JoinGroup v4: new members get their id first (KIP-394).
 JoinGroup v5: static members (KIP-345).
 JoinGroup v7: the protocol's type and name (KIP-559).
 JoinGroup v8: a reason (KIP-800).
-JoinGroup v9: a static leader that returns to a stable group is told to assign nothing (KIP-814).
+JoinGroup v9: a static leader that returns to a stable group has nothing to assign (KIP-814).
 SyncGroup v3: static members.
 SyncGroup v5: the protocol's type and name are required.
 Heartbeat v3: static members.

@@ -20,11 +20,7 @@ from barnabas.api.request import Handler, Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages.cluster import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    UnregisterBrokerRequest,
-)
+from barnabas.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse, UnregisterBrokerRequest
 
 BROKER_ENDPOINTS: Final = 1
 CONTROLLER_ENDPOINTS: Final = 2

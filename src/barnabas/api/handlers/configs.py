@@ -227,7 +227,7 @@ def _result_entry(entry: DescribedSetting, request: Request[DescribeConfigsReque
 
 
 class ConfigResourcesApi:
-    """Lists topics and brokers."""
+    """Lists the resources that can have settings: topics and brokers."""
 
     def __init__(self, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
         self._metadata = metadata

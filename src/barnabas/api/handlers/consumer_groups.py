@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat: v0-1 (KIP-848). ConsumerGroupDescribe is in `group_admin`.
 
-Brief: most heartbeats only move a deadline. If a large group may have to be assigned anew, or the service is not made
+Brief: most heartbeats only move a deadline. If a large group may have to be assigned again, or the service is not made
 yet, a handler thread does it. Needs READ on the group, and DESCRIBE on every topic that is named; topics that a regular
 expression matches are left out where that is not allowed.
 
@@ -55,7 +55,7 @@ class ConsumerGroupsApi:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         self._check_permission(request)
         terms = self._terms(request)
-        # Nothing has been done yet, so the request can be handled anew from its beginning on the other thread.
+        # Nothing has been done yet, so the request can be handled from its beginning on the other thread.
         if request.brief and (not self._groups.is_made or self._groups().may_take_long(terms)):
             hand_over()
 
@@ -70,7 +70,7 @@ class ConsumerGroupsApi:
         if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.GROUP, body.group_id):
             raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         named = set(body.subscribed_topic_names or ())
-        # One refused topic refuses the whole heartbeat, as in Kafka: a member cannot be told of single topics.
+        # One refused topic refuses the whole heartbeat, as in Kafka: the answer has no error of a single topic.
         if len(permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, named)) < len(named):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 

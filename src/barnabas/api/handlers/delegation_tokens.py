@@ -112,7 +112,7 @@ class DelegationTokensApi:
         request.respond(ExpireDelegationTokenResponse(ErrorCode.NONE, expiry_ms))
 
     def describe_delegation_token(self, request: Request[DescribeDelegationTokenRequest]) -> None:
-        """Describe the tokens that the client may see, of all owners or of those named (an empty list: of nobody).
+        """Describe the tokens that the client may see, of all owners or of those named (an empty list: none).
 
         Raises ApiError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTH_DISABLED.
         """

@@ -25,7 +25,7 @@ from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 
 class DeleteRecordsApi:
-    """Raises log start offsets."""
+    """Moves the log start offsets of partitions led here, and waits for their replicas."""
 
     def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
         self._deleter = replicas.deleter

@@ -31,7 +31,7 @@ _WITHOUT_TEXT = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCod
 
 
 class ElectionsApi:
-    """Has the controller elect leaders."""
+    """Has the controller elect leaders, preferred or unclean ones, of partitions that a client names."""
 
     def __init__(self, elections: LeaderElections, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
         self._elections = elections

@@ -29,9 +29,8 @@ from typing import Final
 from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, permitted
 from barnabas.api.brief import Brief
 from barnabas.api.fetch.fetch_answer import LAST_CONVERTED, ChargedFetchAnswer, Context, FetchAnswer, FetchSources
-from barnabas.api.fetch.fetch_session import FINAL_EPOCH, NO_SESSION
+from barnabas.api.fetch.fetch_session import FINAL_EPOCH, NO_SESSION, PartitionsToRead, RefusedPartition
 from barnabas.api.fetch.fetch_sessions import TOPIC_IDS, FetchSessions, IncrementalFetch
-from barnabas.api.fetch.session_partitions import PartitionsToRead, RefusedPartition
 from barnabas.api.origins import BrokerOrigin
 from barnabas.api.request import Handler, Request, Throttle
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -146,7 +145,7 @@ class FetchApi:
             # Followers copy what is not committed yet: that is how it becomes committed.
             isolation, leader_only = FetchIsolation.LOG_END, True
         elif version < FOLLOWER_FETCH:
-            # Only a later version can be told to read from a follower (KIP-392).
+            # Only a later version can send the client to a follower (KIP-392).
             leader_only = True
         else:
             leader_only = False

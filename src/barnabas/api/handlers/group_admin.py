@@ -46,7 +46,7 @@ Deleted = DeleteGroupsResponse.DeletableGroupResult
 
 
 class GroupAdminApi:
-    """Lists, describes and deletes groups."""
+    """Lists, describes and deletes groups, of both protocols."""
 
     def __init__(self, groups: GroupAdminService, authorizer: Authorizer | None) -> None:
         self._groups = groups

@@ -207,7 +207,7 @@ def _offset_for(partition: Partition, state: LeaderState, timestamp: int, isolat
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         found = log.offset_for_timestamp(timestamp)
     else:
-        # The end is read before the look-up: records appended meanwhile may be found, and are beyond what is readable.
+        # The end is read before the look-up: records appended after it may be found, and are beyond what is readable.
         end = partition.end_offset_metadata(isolation).message_offset
         found = log.offset_for_timestamp(timestamp)
         if found is None or found.offset >= end:

@@ -69,7 +69,7 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 
 
 # Errors of a topic that hide what is wrong with the bytes: a client must not learn more about a topic it may not see.
-TOLD_FIRST: Final = (
+REPORTED_FIRST: Final = (
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -428,7 +428,7 @@ def _first_of(
     error: ApiError | None, refusal: ApiError | None, image: MetadataImage, entry: PartitionAppend
 ) -> ApiError:
     """Return the first error of these: the permission, the existence of the partition, the batch."""
-    if refusal is not None and refusal.code in TOLD_FIRST:
+    if refusal is not None and refusal.code in REPORTED_FIRST:
         return refusal
     if image.partition(TopicPartition(entry.topic, entry.partition)) is None:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

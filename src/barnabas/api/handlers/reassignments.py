@@ -26,7 +26,7 @@ from barnabas.protocol.messages.reassignments import (
 )
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.security.acl.acl_codes import AclOperation
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import ReplicaAssignment
 
 AlteredTopic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 AlteredPartition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse

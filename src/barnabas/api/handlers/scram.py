@@ -13,12 +13,7 @@ from collections.abc import Sequence
 
 from barnabas.api.authorize import Authorizer, require_cluster_permission
 from barnabas.api.request import Handler, Request
-from barnabas.metadata.scram_credential_admin import (
-    CredentialChange,
-    CredentialInfo,
-    NewPassword,
-    ScramCredentialAdmin,
-)
+from barnabas.metadata.scram_credential_admin import CredentialChange, CredentialInfo, NewPassword, ScramCredentialAdmin
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.quotas import (
@@ -34,7 +29,7 @@ Altered = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 
 
 class ScramApi:
-    """Shows and changes credentials."""
+    """Shows and changes the SCRAM credentials of users."""
 
     def __init__(self, admin: ScramCredentialAdmin, authorizer: Authorizer | None) -> None:
         self._admin = admin

@@ -14,14 +14,11 @@ from barnabas.api.brief import BRIEF
 from barnabas.api.request import Handler, Request
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages.telemetry import (
-    GetTelemetrySubscriptionsRequest,
-    PushTelemetryRequest,
-)
+from barnabas.protocol.messages.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 
 
 class TelemetryApi:
-    """Refuses the metrics of clients."""
+    """Refuses the metrics of clients: there is no receiver for them (KIP-714)."""
 
     def handlers(self) -> Sequence[Handler]:
         """Return the lines of the table."""

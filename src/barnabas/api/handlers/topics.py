@@ -260,7 +260,7 @@ class TopicsApi:
 
 
 def _unreserved(names: Iterable[str]) -> list[str]:
-    """Return the names whose permissions count: that of KRaft's log is refused, whoever asks."""
+    """Return the names whose permissions count: that of KRaft's log is refused to every client."""
     return [name for name in names if name != CLUSTER_METADATA_TOPIC]
 
 
@@ -339,7 +339,7 @@ class PartitionsApi:
 
         if body.validate_only or not counts:
             answer(frozenset())
-        # As in Kafka: the partitions are being made, but a client that does not wait is told REQUEST_TIMED_OUT.
+        # As in Kafka: the partitions are being made, but a client that does not wait gets REQUEST_TIMED_OUT.
         elif body.timeout_ms <= 0:
             answer(frozenset(counts))
         else:

@@ -3,7 +3,7 @@
 Not brief: the coordinator of the transaction may have to be asked first. The offsets count when the marker of the
 transaction arrives in the group's partition of `__consumer_offsets` (`api.handlers.transaction_markers`).
 
-v2: leader epochs; loading is told.
+v2: leader epochs; COORDINATOR_LOAD_IN_PROGRESS.
 v3: flexible; generation and member, so that a zombie is fenced by its group (KIP-447).
 v4: TRANSACTION_ABORTABLE (KIP-890).
 v5: the commit adds the group's partition to the transaction (KIP-890).
@@ -55,7 +55,7 @@ class _Sorted(NamedTuple):
 
 
 class TransactionalOffsetsApi:
-    """Commits offsets in transactions."""
+    """Commits the offsets of a consumer group as part of a producer's transaction."""
 
     def __init__(
         self,

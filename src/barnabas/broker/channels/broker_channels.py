@@ -31,7 +31,7 @@ from barnabas.rpc.node import Node
 from barnabas.rpc.peer_connection import PeerConnection
 from barnabas.runtime.clock import Clock
 from barnabas.transport.channel.authenticator import plaintext_channel
-from barnabas.transport.connection_probe import Probe, probe
+from barnabas.transport.host_addresses import Probe, probe
 from barnabas.transport.selector import Selector
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
 

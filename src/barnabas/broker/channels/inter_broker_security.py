@@ -22,7 +22,7 @@ from barnabas.config.setting import Settings, setting
 from barnabas.quota.quota_entity import sanitize
 from barnabas.security.principal import USER, Principal
 from barnabas.security.sasl.mechanisms import MECHANISMS
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, StoredScramCredential
 from barnabas.security.tls.tls_config import TlsConfig
 from barnabas.transport.channel.authenticator import ANONYMOUS, ChannelBuilder, ClientChannelBuilder
 from barnabas.zk.znodes.config_znodes import ConfigEntityType, ConfigZnodes
@@ -30,7 +30,7 @@ from barnabas.zk.znodes.config_znodes import ConfigEntityType, ConfigZnodes
 if TYPE_CHECKING:
     from barnabas.rpc.client_channels import ClientChannels
     from barnabas.security.sasl.client.client_authenticator import PasswordUser
-    from barnabas.security.tls.tls_client import TlsClient
+    from barnabas.security.tls.tls_contexts import TlsClient
 
 logger = logging.getLogger(__name__)
 
@@ -164,8 +164,8 @@ def _principal_of(config: ConfigValues, listener_name: str) -> str:
         return str(Principal(USER, broker_login_of(config, listener_name).user.name))
     if protocol != "SSL":
         return ANONYMOUS
+    from barnabas.security.tls.distinguished_name import InvalidRule, NoMatchingRule, PrincipalMapper
     from barnabas.security.tls.key_stores import load_key_store
-    from barnabas.security.tls.principal_mapper import InvalidRule, NoMatchingRule, PrincipalMapper
 
     tls = tls_config_of(config, listener_name)
     # As the server: where it asks for no certificate, the broker's own client presents none.
@@ -184,7 +184,7 @@ def _listeners_of_brokers(config: ConfigValues) -> set[str]:
 
 
 def _tls_of(config: ConfigValues, listener_name: str) -> TlsClient:
-    from barnabas.security.tls.tls_client import TlsClient
+    from barnabas.security.tls.tls_contexts import TlsClient
 
     of_listener = config.of_listener(listener_name)
     identification = InterBrokerConfig.from_kafka_config(of_listener).endpoint_identification
@@ -240,6 +240,6 @@ def create_missing_credentials(logins: Iterable[BrokerLogin], configs: ConfigZno
         settings = configs.entity(ConfigEntityType.USER, sanitize(user.name))
         if mechanism in settings:
             continue
-        credential = ScramCredential.of_password(scram, user.password.reveal())
+        credential = StoredScramCredential.of_password(scram, user.password.reveal())
         configs.change(ConfigEntityType.USER, sanitize(user.name), {**settings, mechanism: credential.to_text()})
         logger.info("Created the %s credential of user %s, as whom brokers log in to each other", mechanism, user.name)

@@ -2,7 +2,7 @@
 
 Built by `front_stage` once, at start; each family lists its own lines. What nearly every broker answers is imported
 here: ApiVersions, Metadata, Produce, Fetch and the controller's orders. All other families are late: imported, with
-what only they need, when the first of their requests comes (`api.late_families`). A new API is its messages with their
+what only they need, when the first of their requests comes (`api.registry`). A new API is its messages with their
 row in `protocol.message_index`, a method of a family with its line in `handlers()`, and, for a new family, a line here.
 Version floors are those of Kafka 3.9, ceilings those of 4.x, as the messages have them; a family says where it serves
 fewer.
@@ -23,9 +23,8 @@ from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.handlers.inter_broker import InterBrokerApi
 from barnabas.api.handlers.metadata import MetadataApi
 from barnabas.api.handlers.produce import ProduceApi
-from barnabas.api.late_families import LateFamilies
 from barnabas.api.origins import BrokerOrigin, BrokerSenders, ControllerOrigin, RefusedOrders
-from barnabas.api.registry import HandlerFamily, Registry, narrowed
+from barnabas.api.registry import HandlerFamily, LateFamilies, Registry, narrowed
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.api.transaction_verification import TransactionVerification, VerificationMetrics
 from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig

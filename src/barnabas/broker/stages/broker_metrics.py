@@ -74,13 +74,13 @@ def register_identity_metrics(
     registry.register("kafka.server", "MetadataLoader", "CurrentControllerId", text, controller_id)
     bean, tags = ("kafka.server", "app-info"), {"id": str(identity.broker_id)}
     text = "The version, in the label `value`"
-    registry.register(*bean, "version", text, lambda: 1, tags | {"value": __version__}, is_attribute=True)
+    registry.register_attribute(*bean, "version", text, lambda: 1, tags | {"value": __version__})
     text = "The commit, in the label `value`; unknown for an installed package"
     # Kafka's word for a build that does not know its commit: an installed package knows its version only.
-    registry.register(*bean, "commit-id", text, lambda: 1, tags | {"value": "unknown"}, is_attribute=True)
+    registry.register_attribute(*bean, "commit-id", text, lambda: 1, tags | {"value": "unknown"})
     started_ms = clock.milliseconds()
     text = "The time of the start, in milliseconds since 1970"
-    registry.register(*bean, "start-time-ms", text, lambda: started_ms, tags, is_attribute=True)
+    registry.register_attribute(*bean, "start-time-ms", text, lambda: started_ms, tags)
 
 
 def _linux_io(name: str) -> float:

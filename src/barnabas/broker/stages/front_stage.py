@@ -52,7 +52,7 @@ from barnabas.replica.replica_metrics import register_purgatory
 from barnabas.runtime.clock import Clock
 from barnabas.security.delegation_token import TokenCache
 from barnabas.security.sasl.sasl_server import LoginParts
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, StoredScramCredential
 from barnabas.transport.channel.authenticator import ChannelBuilder
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
@@ -236,9 +236,9 @@ def _start_delegation_tokens(foundations: Foundations, zk_client: KafkaZkClient)
     return manager
 
 
-def _token_credentials(password: str) -> dict[str, ScramCredential]:
+def _token_credentials(password: str) -> dict[str, StoredScramCredential]:
     """Return the credentials of a token's password, with the fewest iterations: the password is long and random."""
-    return {name: ScramCredential.of_password(each, password) for name, each in SCRAM_MECHANISMS.items()}
+    return {name: StoredScramCredential.of_password(each, password) for name, each in SCRAM_MECHANISMS.items()}
 
 
 def _build_registry(

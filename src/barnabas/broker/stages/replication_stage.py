@@ -21,7 +21,7 @@ from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import SampleWindow
 from barnabas.quota.quota_managers import QuotaConfig
 from barnabas.quota.replication_quota import ReplicationQuotas, register_replication_quota_metrics
 from barnabas.replica.isr.default_alter_partition_manager import AlterPartitionSender, DefaultAlterPartitionManager

@@ -92,5 +92,5 @@ def register_transaction_metrics(
 
     longest, mean = "partition-load-time-max", "partition-load-time-avg"
     text = "Mean milliseconds that loading a partition's transactions took, over half a minute"
-    registry.register(*_LOAD_METRICS, longest, "Longest of these", lambda: loads().longest_ms, is_attribute=True)
-    registry.register(*_LOAD_METRICS, mean, text, lambda: loads().mean_ms, is_attribute=True)
+    registry.register_attribute(*_LOAD_METRICS, longest, "Longest of these", lambda: loads().longest_ms)
+    registry.register_attribute(*_LOAD_METRICS, mean, text, lambda: loads().mean_ms)

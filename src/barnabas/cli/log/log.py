@@ -19,7 +19,7 @@ from barnabas.cli.option_types import NUMBER
 if TYPE_CHECKING:
     from barnabas.clients.admin import LogDir
     from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
-    from barnabas.storage.dump.log_file import RecordText
+    from barnabas.storage.dump import RecordText
 
 
 @click.group()
@@ -94,8 +94,7 @@ def dump(
     """
     from barnabas.runtime.files import OperatingSystemFiles
     from barnabas.storage.checkpoints import MalformedCheckpoint
-    from barnabas.storage.dump.log_file import DumpTerms, dump_file
-    from barnabas.storage.dump.side_files import Complaint, IndexCheck
+    from barnabas.storage.dump import Complaint, DumpTerms, IndexCheck, dump_file
 
     check = IndexCheck.VERIFY if verify_index_only else IndexCheck.PRINT
     terms = DumpTerms(
@@ -133,7 +132,7 @@ def transaction_record_text(key: bytes | None, value: bytes | None) -> RecordTex
     from barnabas.coordinator.runtime.record import version_of
     from barnabas.coordinator.transaction.transaction_log import TransactionLogKey, decode_key, decode_value
     from barnabas.protocol.errors import DecodeError
-    from barnabas.storage.dump.log_file import RecordText
+    from barnabas.storage.dump import RecordText
 
     if key is None:
         raise DecodeError("a record of the transaction log needs a key")

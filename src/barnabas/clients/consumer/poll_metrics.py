@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 
-from barnabas.metrics.rolled_meter import ROLL_MS, RolledMeter
+from barnabas.metrics.meter import ROLL_MS, RolledMeter
 from barnabas.runtime.clock import Clock
 
 

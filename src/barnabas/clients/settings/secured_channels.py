@@ -20,9 +20,8 @@ from barnabas.security.sasl.client.token_endpoint import NoToken, TokenEndpoint,
 from barnabas.security.sasl.jaas import InvalidJaas, LoginModule
 from barnabas.security.sasl.login_context import module_of_login_context, user_of_login_context
 from barnabas.security.sasl.mechanisms import MECHANISMS
-from barnabas.security.tls.https_trust import HttpsTrust
-from barnabas.security.tls.tls_client import TlsClient
 from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
+from barnabas.security.tls.tls_contexts import HttpsTrust, TlsClient
 
 _ENDPOINT = "sasl_oauthbearer_token_endpoint_url"
 

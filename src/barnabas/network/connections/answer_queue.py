@@ -76,7 +76,7 @@ class Response(Generic[C]):
 class AnswerQueue(Generic[C]):
     """The answers queued by other threads, and the connections that were answered on the Processor's own thread."""
 
-    __slots__ = ("_is_closed", "_wake", "current", "responses", "thread_id", "touched", "tracing")
+    __slots__ = ("_is_closed", "_wake", "answered", "current", "responses", "thread_id", "tracing")
 
     def __init__(self, wake: Callable[[], None]) -> None:
         """`wake` interrupts the Processor's poll; any thread may call it."""
@@ -87,10 +87,9 @@ class AnswerQueue(Generic[C]):
         self.thread_id = -1
         """The Processor's thread; -1 before it runs."""
         self.current: C | None = None
-        """The connection whose request is running at once. The Processor settles the connection when the request
-        returns."""
-        self.touched: list[C] = []
-        """Connections to settle at the end of the turn: they have been given answers that are not sent yet."""
+        """The connection whose request is running at once. Its answer is sent when the request returns."""
+        self.answered: list[C] = []
+        """The connections with answers that are sent at the end of the turn."""
         self.tracing = False
         """Whether responses are logged. Kept, because each request asks; see `follow_level`."""
         self.follow_level()
@@ -110,7 +109,7 @@ class AnswerQueue(Generic[C]):
             self._drop_all()
 
     def follow_level(self) -> None:
-        """Read the logger's level anew. Called by the SocketServer after each change of levels, on any thread."""
+        """Read the logger's level again. Called by the SocketServer after each change of levels, on any thread."""
         self.tracing = logger.isEnabledFor(TRACE)
 
     def trace(self, kind: ResponseKind, request: Request[Any]) -> None:
@@ -120,10 +119,10 @@ class AnswerQueue(Generic[C]):
 
     # -- the Processor's thread
 
-    def touch(self, connection: C) -> None:
+    def note_answered(self, connection: C) -> None:
         """Remember that a direct answer was handed to `connection`, unless it is the current one."""
         if connection is not self.current:
-            self.touched.append(connection)
+            self.answered.append(connection)
 
     def close(self) -> None:
         """Drop every response, now and from now on, and release the answers' files."""

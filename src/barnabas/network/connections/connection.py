@@ -40,7 +40,7 @@ UNSENT_BYTES_LIMIT: Final = 64 * 1024
 """With more bytes than this unsent, an answer counts as sent only once its bytes have left. So a client that sends
 requests without reading the answers is not served any further."""
 
-HURRY_INTERVAL_NS: Final = 50_000_000
+EARLY_ANSWER_INTERVAL_NS: Final = 50_000_000
 """The shortest time between two answers of a connection that come early because of the next request."""
 
 
@@ -51,9 +51,9 @@ class Connection:
     """
 
     __slots__ = (
+        "_answered_early_ns",
         "_answers",
         "_finish",
-        "_hurried_ns",
         "_now",
         "_path",
         "channel",
@@ -89,7 +89,7 @@ class Connection:
         self.session_ends_ns: int | None = None
         """From when on only a new login is accepted, by the clock's nanoseconds; None: the session has no end."""
         self._finish: Callable[[], object] | None = None
-        self._hurried_ns = -HURRY_INTERVAL_NS
+        self._answered_early_ns = -EARLY_ANSWER_INTERVAL_NS
 
     # -- ResponseChannel: any thread
 
@@ -126,7 +126,7 @@ class Connection:
         else:
             self.response_sent()
         if answers.current is not self:
-            answers.touched.append(self)
+            answers.answered.append(self)
 
     def no_op(self, request: Request[Any]) -> None:
         """End `request` without an answer (acks=0), and read on."""
@@ -146,7 +146,7 @@ class Connection:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the connection is closed."""
+        """Whether the connection is closed: no answer can reach the client."""
         return self.channel.closed
 
     def resume(self, continuation: Callable[[], None]) -> None:
@@ -155,14 +155,14 @@ class Connection:
 
     def when_next_arrives(self, finish: Callable[[], object]) -> None:
         """Have `finish` called when the client's next request arrives, or at once if it has arrived already."""
-        # In this order: if a request arrives meanwhile, this thread or the Processor's sees both. Calling `finish`
+        # In this order: if a request arrives now, this thread or the Processor's sees both. Calling `finish`
         # twice, or long after the answer, is harmless.
         self._finish = finish
         channel = self.channel
         if channel.closed:
             self._finish = None  # set after `forget_answers`, or about to be cleared by it
         elif channel.readable or channel.reader.buffered:
-            self.hurry()
+            self.answer_early()
 
     def _respond_without_bytes(self, kind: ResponseKind, request: Request[Any]) -> None:
         now_ns = self._now()
@@ -179,23 +179,23 @@ class Connection:
             answers.put(response)
             return
         self.apply(response)
-        answers.touch(self)
+        answers.note_answered(self)
 
-    def hurry(self) -> None:
+    def answer_early(self) -> None:
         """Have the request answered that waits, because the next one waits behind it.
 
-        Not more often than every HURRY_INTERVAL_NS: a client that always has two fetches under way would otherwise get
-        nothing but empty answers, as fast as it can ask.
+        Not more often than every EARLY_ANSWER_INTERVAL_NS: a client that always has two fetches under way would
+        otherwise get nothing but empty answers, as fast as it can ask.
         """
         finish, now_ns = self._finish, self._now()
-        if finish is not None and now_ns - self._hurried_ns >= HURRY_INTERVAL_NS:
-            self._finish, self._hurried_ns = None, now_ns
+        if finish is not None and now_ns - self._answered_early_ns >= EARLY_ANSWER_INTERVAL_NS:
+            self._finish, self._answered_early_ns = None, now_ns
             finish()
 
     # -- the Processor's thread: answers out
 
     def apply(self, response: Response[Connection]) -> None:
-        """Apply a response. Its bytes are not sent here, but when the Processor settles the connection.
+        """Apply a response. Its bytes are not sent here, but by `Processor._send_answers`.
 
         Raises IllegalMuteTransition for a response that the connection's state does not allow.
         """
@@ -302,7 +302,7 @@ class Connection:
     def forget_answers(self) -> None:
         """End the requests whose answers have not left, because the connection is closed.
 
-        What would hurry a waiting request refers to that request, and so to this connection: no cycle shall be left.
+        `_finish` refers to the request that waits, and so to this connection: no cycle shall be left.
         """
         self._finish = None
         for request in self.inflight:

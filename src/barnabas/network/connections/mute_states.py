@@ -9,7 +9,7 @@ its quota:
     REQUEST_RECEIVED    MUTED_AND_RESPONSE_PENDING
     THROTTLE_STARTED    MUTED_AND_THROTTLED_AND_RESPONSE_PENDING    the handler charges the client, then answers
     RESPONSE_SENT       MUTED_AND_THROTTLED                         the answer has left, the next request is not read
-    THROTTLE_ENDED      MUTED, and at once NOT_MUTED                nothing keeps it muted any more: it is read again
+    THROTTLE_ENDED      MUTED, and at once NOT_MUTED                nothing else keeps it muted: it is read again
 """
 
 from __future__ import annotations

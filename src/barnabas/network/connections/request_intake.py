@@ -55,7 +55,7 @@ class RequestTurn:
         """The end of the turn's time. Before it `is_used_up` need not be called, so a request costs one comparison."""
 
     def begin(self, now_ns: int) -> None:
-        """Begin a turn."""
+        """Begin a turn of the Processor, whose time runs from `now_ns` on."""
         self.ends_ns = now_ns + TURN_NS
         self.at_once = self._may_run_at_once
 

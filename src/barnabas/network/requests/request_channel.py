@@ -58,7 +58,7 @@ class RequestChannel:
         self._callbacks: deque[CallbackRequest] = deque()
         self._tokens: SimpleQueue[None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._refused: list[Callable[[], None]] = []  # how to wake the Processors that were told "no"
+        self._refused: list[Callable[[], None]] = []  # how to wake the Processors whose requests found no room
         self._processors: dict[int, RegisteredProcessor] = {}
 
     def try_send(self, request: Any, wake: Callable[[], None]) -> bool:
@@ -118,12 +118,12 @@ class RequestChannel:
 
     @property
     def request_queue_size(self) -> int:
-        """Gauge RequestQueueSize."""
+        """The number of requests that wait for a handler: Kafka's gauge RequestQueueSize."""
         return len(self.waiting_requests) + len(self._callbacks)
 
     @property
     def response_queue_sizes(self) -> dict[int, int]:
-        """Gauge ResponseQueueSize by processor id."""
+        """Answers that wait for their Processor, by its id: Kafka's gauge ResponseQueueSize."""
         with self._lock:
             return {number: processor.response_queue_size for number, processor in self._processors.items()}
 

@@ -17,7 +17,7 @@ from barnabas.protocol.schema import Int16, Int32, field
 # v1: rebalance timeout, apart from that of the session (KIP-62); v2: throttle time.
 # v4: a request without a member id is answered MEMBER_ID_REQUIRED and an id, with which the client joins (KIP-394).
 # v5: group instance id (KIP-345); v6: flexible; v7: protocol type and a nullable protocol name answered (KIP-559).
-# v8: why the member joins (KIP-800); v9: a static leader that returns is told not to assign again (KIP-814).
+# v8: why the member joins (KIP-800); v9: a static leader that returns need not assign again (KIP-814).
 class JoinGroupRequest(Message, api=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+"):
     group_id: str = field("0+")
     session_timeout_ms: Int32 = field("0+")

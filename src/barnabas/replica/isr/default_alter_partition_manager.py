@@ -34,7 +34,7 @@ from barnabas.rpc.client_request import ClientResponse, RequestBuilder
 from barnabas.rpc.inter_broker_send_thread import BrokerAddresses, InterBrokerSendThread
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
+from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr, LeaderRecoveryState
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from barnabas.replica.partitions.isr_state import IsrEvent, IsrPhase, next_state
 from barnabas.replica.partitions.leader_state import LeaderState
 from barnabas.replica.partitions.partition import Partition
 from barnabas.runtime.clock import NEVER_MS
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr
+from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr
 
 logger = logging.getLogger(__name__)
 

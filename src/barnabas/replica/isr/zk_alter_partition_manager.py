@@ -27,7 +27,7 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store.errors import NoNodeError, StoreError
-from barnabas.zk.znodes.leader_and_isr import LeaderIsrAndControllerEpoch
+from barnabas.zk.znodes.topic_zk_data import LeaderIsrAndControllerEpoch
 
 logger = logging.getLogger(__name__)
 

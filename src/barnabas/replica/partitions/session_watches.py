@@ -19,6 +19,23 @@ from collections.abc import Iterable
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import NEVER_MS
 
+# Marks are set and taken without a lock between the threads. Two orders make sure that no move is missed: a thread that
+# moves a partition marks it after the change, and a fetch takes the marks before it reads. A session has a-0 and b-0,
+# both read to their ends:
+#
+#     a producer's thread    a fetch of the session          moved
+#     appends 1 to b-0
+#     marks b-0                                              b-0
+#                            takes the marks: b-0            none
+#     appends 2 to b-0
+#                            reads b-0: records 1 and 2
+#     marks b-0                                              b-0
+#                            the next fetch reads b-0        none      one read for nothing, and no more
+#
+# Were a partition marked before its change, the fetch could take the mark, read the old end, and leave the partition
+# out while a record is in the log. Were marks taken after the read, the second one would go away although record 2 may
+# have come after the read. For the same reason a session watches a partition before it reads it for the first time.
+
 
 class SessionWatch:
     """The marks of one session. It is also the key under which the session's fetch waits in the purgatory.
@@ -36,7 +53,7 @@ class SessionWatch:
         self.reads_to_end = reads_to_end
 
     def take_moved(self) -> list[TopicPartition]:
-        """Take the marks away, one by one: a mark that comes meanwhile is taken, or stays for the next time."""
+        """Take the marks away, one by one: a mark that another thread sets is taken, or stays for the next time."""
         moved = self.moved
         taken = []
         while moved:
@@ -63,7 +80,7 @@ class SessionWatches:
                 self.by_partition[partition] = (*self.by_partition.get(partition, ()), watch)
 
     def remove(self, watch: SessionWatch, partitions: Iterable[TopicPartition]) -> None:
-        """Mark these partitions in `watch` no more."""
+        """Stop marking these partitions in `watch`."""
         with self._lock:
             for partition in partitions:
                 left = tuple(each for each in self.by_partition.get(partition, ()) if each is not watch)

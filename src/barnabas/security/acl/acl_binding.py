@@ -124,7 +124,7 @@ class AclBinding(NamedTuple):
 
 
 class AclBindingFilter(NamedTuple):
-    """A selection of bindings."""
+    """A selection of bindings: those that match both filters."""
 
     pattern: ResourcePatternFilter = ResourcePatternFilter()
     entry: AccessControlEntryFilter = AccessControlEntryFilter()

@@ -23,7 +23,7 @@ delegation token, with 150 bytes; a message of this size takes three millisecond
 
 
 class SaslMechanism(NamedTuple):
-    """One mechanism."""
+    """One row of the table: what a mechanism needs, on a listener and in a client."""
 
     name: str
     login_module: str

@@ -15,8 +15,8 @@ import logging
 from functools import partial
 
 from barnabas.config.config_error import ConfigError
-from barnabas.security.sasl.oauth_config import JWKS_URL, SIGNED_HANDLERS, UNSECURED_HANDLER
-from barnabas.security.sasl.sasl_server import Login, LoginRejected, MechanismSettings, ServedMechanism, told
+from barnabas.security.sasl.sasl_config import JWKS_URL, SIGNED_HANDLERS, UNSECURED_HANDLER
+from barnabas.security.sasl.sasl_server import Login, LoginRejected, MechanismSettings, ServedMechanism, refused
 from barnabas.security.sasl.token_claims import (
     MessageMalformed,
     OAuthBearerMessage,
@@ -95,7 +95,7 @@ class OAuthBearerServer:
             self._error = error.with_traceback(None)
             return error.answer.encode()
         if message.authorization_id not in ("", valid.user):
-            raise told(
+            raise refused(
                 f"Authentication failed: Client requested an authorization id ({message.authorization_id}) that is "
                 f"different from the token's principal name ({valid.user})"
             )

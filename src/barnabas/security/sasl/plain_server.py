@@ -13,7 +13,7 @@ from typing import Final
 
 from barnabas.config.config_error import ConfigError
 from barnabas.security.sasl.jaas import LoginModule
-from barnabas.security.sasl.sasl_server import Login, MechanismSettings, ServedMechanism, told
+from barnabas.security.sasl.sasl_server import Login, MechanismSettings, ServedMechanism, refused
 
 _USER_PREFIX: Final = "user_"
 
@@ -111,15 +111,15 @@ class PlainServer:
         """Take the token: authorization id, user and password, separated by NUL. Raises LoginRejected."""
         parts = token.decode("utf-8", "replace").split("\0", 3)
         if len(parts) != 3:
-            raise told(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+            raise refused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         authorization_id, user, password = parts
         if not user:
-            raise told("Authentication failed: username not specified")
+            raise refused("Authentication failed: username not specified")
         if not password:
-            raise told("Authentication failed: password not specified")
+            raise refused("Authentication failed: password not specified")
         if not self._users.is_valid(user, password):
-            raise told("Authentication failed: Invalid username or password")
+            raise refused("Authentication failed: Invalid username or password")
         if authorization_id not in ("", user):
-            raise told("Authentication failed: Client requested an authorization id that is different from username")
+            raise refused("Authentication failed: Client requested an authorization id that is different from username")
         self.login = Login(user)
         return b""

@@ -1,18 +1,45 @@
 """The settings of SASL of one listener.
 
-Made by `broker/` when the listener is opened or checked; immutable. Kafka: BrokerSecurityConfigs, JaasContext.
+Made by `broker/` when the listener is opened or checked; immutable. Kafka: BrokerSecurityConfigs, SaslConfigs,
+JaasContext.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Final
 
 from barnabas.config.broker_config_keys import LISTENER_PREFIX
 from barnabas.config.config_values import ConfigValues
+from barnabas.config.protection import TOKEN_HANDLERS
 from barnabas.config.secret import Secret
 from barnabas.config.setting import Settings, setting
-from barnabas.security.sasl.oauth_config import OAUTHBEARER, OAuthConfig
+
+OAUTHBEARER: Final = "OAUTHBEARER"
+JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
+SIGNED_HANDLERS: Final = TOKEN_HANDLERS[:2]
+"""Kafka's classes that check signatures: the second one is the old name of the first one."""
+UNSECURED_HANDLER: Final = TOKEN_HANDLERS[2]
+"""Kafka's class that believes every token. Kafka uses it where none is named."""
+
+
+class OAuthConfig(Settings):
+    """The settings of OAUTHBEARER (KIP-255, KIP-768). expected_audience: any of these is right.
+
+    Without an expected audience, tokens have none.
+    """
+
+    jwks_url: str | None = setting(JWKS_URL)
+    refresh_ms: int = setting("sasl.oauthbearer.jwks.endpoint.refresh.ms")
+    retry_backoff_ms: int = setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms")
+    retry_backoff_max_ms: int = setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms")
+    clock_skew_seconds: int = setting("sasl.oauthbearer.clock.skew.seconds")
+    expected_audience: tuple[str, ...] = setting("sasl.oauthbearer.expected.audience", lambda value: tuple(value or ()))
+    expected_issuer: str | None = setting("sasl.oauthbearer.expected.issuer")
+    user_claim: str = setting("sasl.oauthbearer.sub.claim.name")
+    scope_claim: str = setting("sasl.oauthbearer.scope.claim.name")
+
 
 _LOGIN = ".sasl.jaas.config"
 _HANDLER = ".sasl.server.callback.handler.class"

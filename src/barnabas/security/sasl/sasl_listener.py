@@ -66,7 +66,7 @@ class SaslListener:
             keys.start()
 
     def close(self) -> None:
-        """Fetch no more keys."""
+        """Stop fetching the keys of identity providers."""
         for keys in self._keys:
             keys.close()
 

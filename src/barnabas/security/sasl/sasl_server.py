@@ -48,16 +48,16 @@ SaslServerFactory = Callable[[], SaslServer]
 class LoginRejected(Exception):
     """The error for a login that fails. Its text is for the log and holds no secret.
 
-    told: what the client is told; None: only that its credentials are invalid, not whether the user exists.
+    client_text: the error text in the answer; None: only that the credentials are invalid, not whether the user exists.
     """
 
-    def __init__(self, message: str, told: str | None = None) -> None:
+    def __init__(self, message: str, client_text: str | None = None) -> None:
         super().__init__(message)
-        self.told = told
+        self.client_text = client_text
 
 
-def told(message: str) -> LoginRejected:
-    """Return the error for a login whose client is told the reason."""
+def refused(message: str) -> LoginRejected:
+    """Return the error for a login whose answer has the reason as its text."""
     return LoginRejected(message, message)
 
 

@@ -1,4 +1,4 @@
-"""The mechanisms SCRAM-SHA-256 and SCRAM-SHA-512: names, mathematics and credentials (RFC 5802, RFC 7677).
+"""The mechanisms SCRAM-SHA-256 and SCRAM-SHA-512: names, messages, mathematics, credentials (RFC 5802, RFC 7677).
 
 Called by both sides of a login, and where a user's password becomes a credential. Immutable values, pure but for the
 salt; any thread, no lock.
@@ -13,7 +13,18 @@ salt; any thread, no lock.
 The server checks a proof with two fast operations: H(ClientProof XOR HMAC(StoredKey, AuthMessage)) must be StoredKey.
 AuthMessage is the text of the whole exchange, with both nonces, so a message of another login proves nothing.
 
-Kafka: ScramMechanism, ScramFormatter, ScramCredential, ScramCredentialUtils.
+The four messages of a login are parsed strictly:
+
+    client first   n,,n=alice,r=fyko...                 user, the client's nonce; gs2 header `n,,`: no channel binding
+    server first   r=fyko...3rfc,s=QSXC...,i=4096       both nonces, salt, iterations
+    client final   c=biws,r=fyko...3rfc,p=v0X8...       the gs2 header again in base64, both nonces, the proof
+    server final   v=rmF9...  or  e=invalid-proof       the server's signature, or an error
+
+As in Kafka's messages, only ASCII is allowed in user names. Unlike Kafka, a mandatory extension (`m=`) is rejected, as
+the RFC demands, and optional extensions count for the proof. A message that does not parse is never quoted in an error:
+it may hold a proof.
+
+Kafka: ScramMechanism, ScramFormatter, ScramCredential, ScramCredentialUtils, ScramMessages, ScramExtensions.
 """
 
 from __future__ import annotations
@@ -23,10 +34,176 @@ import hmac
 import re
 import secrets
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from barnabas.security.sasl.scram_messages import BASE64
+_VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"
+_VALUE_SAFE: Final = r"[\x01-\x2b\x2d-\x3c\x3e-\x7f]+"
+_PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
+_PLAIN: Final = r"[\x01-\x2b\x2d-\x3c\x3e-\x7f]*"
+# Bounded: each turn of a group costs what a hundred characters of a class cost, and the client has not logged in yet.
+SASL_NAME: Final = rf"(?=[^,]){_PLAIN}(?:=(?:2C|3D){_PLAIN}){{0,256}}"
+"""A regular expression for a user name: not empty, comma and equals sign escaped, at most 256 of them."""
+_EXTENSIONS: Final = rf"(?:,[A-Za-z]+={_VALUE}){{0,64}}"
+BASE64: Final = r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)?"
+"""A regular expression for base64 with padding."""
+
+_CLIENT_FIRST: Final = re.compile(
+    rf"(?P<gs2>n,(?:a=(?P<authzid>{SASL_NAME}))?,)"
+    rf"(?P<bare>n=(?P<name>{SASL_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
+)
+_SERVER_FIRST: Final = re.compile(
+    rf"r=(?P<nonce>{_PRINTABLE}),s=(?P<salt>{BASE64}),i=(?P<iterations>[0-9]{{1,9}}){_EXTENSIONS}"
+)
+_CLIENT_FINAL: Final = re.compile(
+    rf"(?P<unproved>c=(?P<channel>{BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>{BASE64})"
+)
+_SERVER_FINAL: Final = re.compile(rf"(?:e=(?P<error>{_VALUE_SAFE})|v=(?P<signature>{BASE64})){_EXTENSIONS}")
+
+NO_CHANNEL_BINDING: Final = "n,,"
+"""The gs2 header of a client without channel binding and without an authorization id."""
+
+
+class ScramError(Exception):
+    """The error for a message that breaks the rules of SCRAM, or proves nothing. Its text holds no secret."""
+
+
+def _match(pattern: re.Pattern[str], message: bytes, name: str) -> re.Match[str]:
+    # Bytes that are not UTF-8 become U+FFFD, which no field allows.
+    match = pattern.fullmatch(message.decode("utf-8", "replace"))
+    if match is None:
+        raise ScramError(f"Invalid SCRAM {name} message format")
+    return match
+
+
+class ClientFirst(NamedTuple):
+    """The client's first message. bare: its text without the gs2 header, which counts for the proof."""
+
+    gs2_header: str
+    bare: str
+    user: str
+    nonce: str
+    authorization_id: str
+    """The user that the client wants to act as; empty: as itself. Not unescaped, as in Kafka."""
+    extensions: Mapping[str, str]
+
+    @classmethod
+    def make(cls, user: str, nonce: str, extensions: Mapping[str, str] | None = None) -> ClientFirst:
+        """Make the first message of a login as `user`."""
+        extensions = extensions or {}
+        ending = "".join(f",{name}={value}" for name, value in extensions.items())
+        bare = f"n={escape_name(user)},r={nonce}{ending}"
+        return cls(NO_CHANNEL_BINDING, bare, user, nonce, "", extensions)
+
+    @classmethod
+    def parse(cls, message: bytes) -> ClientFirst:
+        """Parse the message. Raises ScramError: it is malformed, or demands channel binding or another extension."""
+        match = _match(_CLIENT_FIRST, message, "client first")
+        extensions = {}
+        for extension in match["extensions"].split(",")[1:]:
+            name, _, value = extension.partition("=")
+            extensions[name] = value
+        return cls(
+            match["gs2"],
+            match["bare"],
+            unescape_name(match["name"]),
+            match["nonce"],
+            match["authzid"] or "",
+            extensions,
+        )
+
+    @property
+    def is_token(self) -> bool:
+        """Whether the user is the id of a delegation token: Kafka's extension `tokenauth=true`."""
+        return self.extensions.get("tokenauth", "").lower() == "true"
+
+    def to_bytes(self) -> bytes:
+        """Return the message."""
+        return (self.gs2_header + self.bare).encode()
+
+
+class ServerFirst(NamedTuple):
+    """The server's first message. text: all of it, which counts for the proof. nonce: the client's and the server's."""
+
+    text: str
+    nonce: str
+    salt: bytes
+    iterations: int
+
+    @classmethod
+    def make(cls, nonce: str, salt: bytes, iterations: int) -> ServerFirst:
+        """Make the message. `nonce`: the client's, followed by the server's."""
+        return cls(f"r={nonce},s={b64encode(salt).decode()},i={iterations}", nonce, salt, iterations)
+
+    @classmethod
+    def parse(cls, message: bytes) -> ServerFirst:
+        """Parse the message. Raises ScramError: it is malformed, or has no iterations."""
+        match = _match(_SERVER_FIRST, message, "server first")
+        iterations = int(match["iterations"])
+        if not iterations:
+            raise ScramError("Invalid SCRAM server first message format: invalid iterations 0")
+        return cls(match[0], match["nonce"], b64decode(match["salt"]), iterations)
+
+
+class ClientFinal(NamedTuple):
+    """The client's last message. unproved: its text without the proof, which counts for the proof."""
+
+    unproved: str
+    channel_binding: bytes
+    nonce: str
+    proof: bytes
+
+    @classmethod
+    def without_proof(cls, gs2_header: str, nonce: str) -> ClientFinal:
+        """Make the message, as far as the proof is computed from."""
+        channel_binding = gs2_header.encode()
+        return cls(f"c={b64encode(channel_binding).decode()},r={nonce}", channel_binding, nonce, b"")
+
+    @classmethod
+    def parse(cls, message: bytes) -> ClientFinal:
+        """Parse the message. Raises ScramError: it is malformed."""
+        match = _match(_CLIENT_FINAL, message, "client final")
+        return cls(match["unproved"], b64decode(match["channel"]), match["nonce"], b64decode(match["proof"]))
+
+    def to_bytes(self, proof: bytes) -> bytes:
+        """Return the message with its proof."""
+        return f"{self.unproved},p={b64encode(proof).decode()}".encode()
+
+    def __repr__(self) -> str:
+        return "ClientFinal(hidden)"
+
+
+class ServerFinal(NamedTuple):
+    """The server's last message: an error, or else a signature."""
+
+    error: str | None
+    signature: bytes
+
+    @classmethod
+    def parse(cls, message: bytes) -> ServerFinal:
+        """Parse the message. Raises ScramError: it is malformed."""
+        match = _match(_SERVER_FINAL, message, "server final")
+        return cls(match["error"], b64decode(match["signature"] or ""))
+
+    def to_bytes(self) -> bytes:
+        """Return the message."""
+        return f"e={self.error}".encode() if self.error is not None else b"v=" + b64encode(self.signature)
+
+
+def auth_message(client_first: ClientFirst, server_first: ServerFirst, client_final: ClientFinal) -> bytes:
+    """Return AuthMessage: what the proof and the server's signature are computed from."""
+    return f"{client_first.bare},{server_first.text},{client_final.unproved}".encode()
+
+
+def escape_name(user: str) -> str:
+    """Return a user name as it stands in a message: `=` and `,` are escaped."""
+    return user.replace("=", "=3D").replace(",", "=2C")
+
+
+def unescape_name(name: str) -> str:
+    """Return the user name of a message. The pattern of the message allows `=` in `=2C` and `=3D` only."""
+    return name.replace("=2C", ",").replace("=3D", "=")
+
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
@@ -92,7 +269,7 @@ SCRAM_MECHANISMS: Final = {mechanism.name: mechanism for mechanism in (SCRAM_SHA
 """Name -> mechanism."""
 
 
-class ScramCredential(NamedTuple):
+class StoredScramCredential(NamedTuple):
     """What a server keeps of a user's password: made where the password is set, read by each login.
 
     Its keys are secret: with them a server can be impersonated, and a password guessed. The text is Kafka's form of a
@@ -112,7 +289,7 @@ class ScramCredential(NamedTuple):
         password: str,
         iterations: int = MIN_ITERATIONS,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
-    ) -> ScramCredential:
+    ) -> StoredScramCredential:
         """Make the credential of a password, with a new salt. Takes milliseconds."""
         salt = random_bytes(SALT_BYTES)
         return cls.of_salted_password(
@@ -122,12 +299,12 @@ class ScramCredential(NamedTuple):
     @classmethod
     def of_salted_password(
         cls, mechanism: ScramFormatter, salted_password: bytes, salt: bytes, iterations: int
-    ) -> ScramCredential:
+    ) -> StoredScramCredential:
         """Make the credential of a SaltedPassword, the form in which AlterUserScramCredentials sends a password."""
         return cls(salt, mechanism.stored_key(salted_password), mechanism.server_key(salted_password), iterations)
 
     @classmethod
-    def parse(cls, text: str) -> ScramCredential:
+    def parse(cls, text: str) -> StoredScramCredential:
         """Parse Kafka's form. Raises ValueError: a field is missing, unknown, repeated or malformed."""
         fields: dict[str, str] = {}
         for part in text.split(","):
@@ -149,21 +326,21 @@ class ScramCredential(NamedTuple):
         return f"salt={salt},stored_key={stored_key},server_key={server_key},iterations={self.iterations}"
 
     def __repr__(self) -> str:
-        return f"ScramCredential(iterations={self.iterations}, keys hidden)"
+        return f"StoredScramCredential(iterations={self.iterations}, keys hidden)"
 
 
 class TokenCredential(NamedTuple):
     """The credential of a delegation token. owner: the name of the principal that it stands for."""
 
     owner: str
-    credential: ScramCredential
+    credential: StoredScramCredential
     expires_ms: int
 
 
 class ScramCredentials(Protocol):
     """The credentials that logins are checked against. Any thread may ask; no call waits."""
 
-    def of_user(self, mechanism: ScramFormatter, user: str) -> ScramCredential | None:
+    def of_user(self, mechanism: ScramFormatter, user: str) -> StoredScramCredential | None:
         """Return a user's credential; None if there is none."""
 
     def of_token(self, mechanism: ScramFormatter, token_id: str) -> TokenCredential | None:

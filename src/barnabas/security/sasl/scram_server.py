@@ -16,20 +16,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from barnabas.security.sasl.sasl_server import Login, LoginRejected, MechanismSettings, ServedMechanism, told
+from barnabas.security.sasl.sasl_server import Login, LoginRejected, MechanismSettings, ServedMechanism, refused
 from barnabas.security.sasl.scram_mechanism import (
     MIN_ITERATIONS,
     SCRAM_MECHANISMS,
-    ScramCredential,
-    ScramCredentials,
-    ScramFormatter,
-)
-from barnabas.security.sasl.scram_messages import (
     ClientFinal,
     ClientFirst,
+    ScramCredentials,
     ScramError,
+    ScramFormatter,
     ServerFinal,
     ServerFirst,
+    StoredScramCredential,
     auth_message,
 )
 
@@ -39,7 +37,7 @@ _NONCE_BYTES: Final = 24
 class _Expected(NamedTuple):
     """What the client must prove to know, and the login that it has then."""
 
-    credential: ScramCredential
+    credential: StoredScramCredential
     login: Login
 
 
@@ -88,7 +86,7 @@ class ScramServer:
     def _begin(self, first: ClientFirst) -> bytes:
         expected = self._expected(first)
         if first.authorization_id not in ("", first.user):
-            raise told("Authentication failed: Client requested an authorization id that is different from username")
+            raise refused("Authentication failed: Client requested an authorization id that is different from username")
         salt, iterations = expected.credential.salt, expected.credential.iterations
         if iterations < MIN_ITERATIONS:
             raise LoginRejected(

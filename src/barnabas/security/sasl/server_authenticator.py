@@ -14,7 +14,7 @@ A login that follows another one on the same connection (KIP-368) begins in HAND
 its next request fails it, and not the handshake itself: as in Kafka, whose clients and metrics expect that.
 
 A client that has not logged in may send what a login needs (`api.brief`), since every other connection of the thread
-waits meanwhile: frames of LOGIN_FRAME_BYTES, and tokens of `sasl.server.max.receive.size` only once it has chosen the
+waits until then: frames of LOGIN_FRAME_BYTES, and tokens of `sasl.server.max.receive.size` only once it has chosen the
 mechanism that has such tokens. A longer frame closes the connection, before any of it is kept.
 
 Kafka: SaslServerAuthenticator.
@@ -46,7 +46,7 @@ from barnabas.security.sasl.sasl_server import (
     LoginRejected,
     SaslServer,
     SaslServerFactory,
-    told,
+    refused,
 )
 from barnabas.transport.channel.authenticator import ANONYMOUS, AuthenticationFailed, Conversation
 
@@ -172,7 +172,7 @@ class SaslServerAuthenticator:
         self.session_ends_ns: int | None = None
         """When the client has to have logged in again, by the clock's nanoseconds; None: never."""
         self.session_lifetime_ms = 0
-        """How long the session lasts, as the client is told; 0: for ever, or no longer than this moment."""
+        """How long the session lasts, as the answer says; 0: for ever, or no longer than this moment."""
         self.client_software: ClientSoftware | None = None
         """The client's software; None: it has not named it."""
 
@@ -310,7 +310,9 @@ class SaslServerAuthenticator:
             token = self._evaluate(bytes(request.auth_bytes))
         except AuthenticationFailed as error:
             answer = SaslAuthenticateResponse(
-                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=self._told(error), auth_bytes=b""
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED,
+                error_message=self._answer_text(error),
+                auth_bytes=b"",
             )
             raise AuthenticationFailed(str(error), response_frame(header, answer)[0]) from error
         return response_frame(
@@ -342,7 +344,7 @@ class SaslServerAuthenticator:
         principal, previous = f"User:{login.user}", self._previous
         if previous is not None and principal != previous.principal:
             before, now = (each.replace(":", ".", 1) for each in (previous.principal, principal))
-            rejected = told(f"Cannot change principals during re-authentication from {before}: {now}")
+            rejected = refused(f"Cannot change principals during re-authentication from {before}: {now}")
             raise AuthenticationFailed(str(rejected)) from rejected
         lifetime_ms = self._rules.max_session_ms[self._mechanism] or None
         clock = self._rules.clock
@@ -357,11 +359,11 @@ class SaslServerAuthenticator:
         self._move(_SaslEvent.LOGGED_IN)
         self.complete = True
 
-    def _told(self, error: AuthenticationFailed) -> str:
-        """Return what the client is told: not whether its user exists, nor what was wrong with its message."""
+    def _answer_text(self, error: AuthenticationFailed) -> str:
+        """Return the answer's text, which tells neither whether the user exists nor what was wrong with the message."""
         cause = error.__cause__
-        if isinstance(cause, LoginRejected) and cause.told is not None:
-            return cause.told
+        if isinstance(cause, LoginRejected) and cause.client_text is not None:
+            return cause.client_text
         return (
             f"Authentication failed during {'' if self._previous is None else 're-'}authentication due to invalid "
             f"credentials with SASL mechanism {self._mechanism}"

@@ -31,9 +31,9 @@ from jwt.types import Options
 from barnabas.config.config_error import ConfigError
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.runtime.scheduler import ScheduledTask, Scheduler
-from barnabas.security.sasl.oauth_config import JWKS_URL, OAuthConfig
+from barnabas.security.sasl.sasl_config import JWKS_URL, OAuthConfig
 from barnabas.security.sasl.token_claims import ClaimRules, TokenInvalid, ValidToken, valid_token
-from barnabas.security.tls.https_trust import HttpsTrust
+from barnabas.security.tls.tls_contexts import HttpsTrust
 
 logger = logging.getLogger(__name__)
 
@@ -170,7 +170,7 @@ class SigningKeys:
         self._schedule(self._config.refresh_ms)
 
     def close(self) -> None:
-        """Fetch no more."""
+        """Stop fetching keys; those that are known stay valid."""
         with self._lock:
             self._is_closed = True
             if self._task is not None:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from barnabas.config.config_error import ConfigError
 from barnabas.runtime.clock import Clock
-from barnabas.security.sasl.scram_messages import SASL_NAME
+from barnabas.security.sasl.scram_mechanism import SASL_NAME
 
 _FIRST_MESSAGE: Final = re.compile(
     rf"n,(?:a=(?P<user>{SASL_NAME}))?,\x01"

@@ -1,4 +1,5 @@
-"""X.509 certificates, as far as a broker reads them itself: the subject's name, other names, and the time of expiry.
+"""X.509 certificates, as far as a broker reads them itself: the subject's name, other names, and the time of expiry;
+and the rules that make the name of a principal of the subject's name (`ssl.principal.mapping.rules`).
 
 Pure functions over bytes, for the checks of key stores and on the thread of a channel that has become ready. Python's
 ssl decodes certificates too, but loses what the name of a principal needs: the order inside a part of the name, and the
@@ -6,10 +7,17 @@ encoding of parts that have no keyword. Kafka: java.security.cert.X509Certificat
 
 A name is written as Java writes it (RFC 2253, last part first): `CN=kafka-1,OU=Streams\\, Inc.,O=Example,C=DE`. Parts
 that RFC 2253 has no keyword for are a number and the encoded value: `1.2.840.113549.1.9.1=#1603612e62`.
+
+    RULE:^CN=([^,]+),.*$/$1/L,DEFAULT
+
+makes `kafka-1` of `CN=Kafka-1,O=Example`, and leaves a name without CN as it is: the first rule whose pattern matches
+the whole name decides. `L` and `U` make lower and upper case. A slash inside a pattern or replacement is written `\\/`.
+Rules are parsed once for each listener; immutable, so the Processors share them. Kafka: SslPrincipalMapper.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -103,7 +111,7 @@ def _part(number: str, value: _Element) -> str:
         return f"{keyword or number}=#{value.encoded.hex()}"
     text = value.content.decode("utf-8", "replace")
     escaped = ["\\" + char if char in _ESCAPED else "\\00" if char == "\0" else char for char in text]
-    # Spaces at either end would be lost by whoever parses the name.
+    # Spaces at either end would be lost when the name is parsed.
     for positions in (range(len(escaped)), range(len(escaped) - 1, -1, -1)):
         for position in positions:
             if escaped[position] not in (" ", "\r"):
@@ -184,3 +192,87 @@ def _element(data: bytes, start: int) -> _Parsed:
     if end > len(data):
         raise ValueError("an element that is longer than its certificate")
     return _Parsed(_Element(tag, data[position:end], data[start:end]), end)
+
+
+# Kafka's grammar, rule by rule. It allows empty rules, which do nothing.
+_RULE: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
+_SPLITTER: Final = re.compile(rf"\s*({_RULE})\s*(,\s*|$)")
+_PARSER: Final = re.compile(_RULE)
+_REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)", re.DOTALL)
+# Java names groups as (?<name>...); the same characters open Python's look-behind.
+_NAMED_GROUP: Final = re.compile(r"\(\?<([a-zA-Z])")
+
+
+class InvalidRule(ValueError):
+    """The error for a text that is no list of rules."""
+
+
+class NoMatchingRule(Exception):
+    """The error for a name that no rule matches: its owner is not authenticated."""
+
+
+class _Rule(NamedTuple):
+    """One rule. pattern: None for DEFAULT, which leaves every name as it is. case: L, U or empty."""
+
+    text: str
+    pattern: re.Pattern[str] | None = None
+    replacement: str = ""
+    case: str = ""
+
+    def apply(self, name: str) -> str | None:
+        """Return the principal's name; None if the pattern does not match."""
+        if self.pattern is None:
+            return name
+        if self.pattern.fullmatch(name) is None:
+            return None
+        # As in Kafka the pattern is searched for after it has matched as a whole.
+        result = self.pattern.sub(self._expand, name)
+        return result.lower() if self.case == "L" else result.upper() if self.case == "U" else result
+
+    def _expand(self, match: re.Match[str]) -> str:
+        groups = match.re.groups
+
+        def value_of(reference: re.Match[str]) -> str:
+            escaped, digits = reference.groups()
+            if escaped is not None:
+                return str(escaped)
+            # $12 is group 1 and the digit 2 where there are fewer than twelve groups; a group that does not exist at
+            # all is a literal text.
+            for length in range(len(digits), 0, -1):
+                if int(digits[:length]) <= groups:
+                    return (match[int(digits[:length])] or "") + digits[length:]
+            return str(reference[0])
+
+        return _REFERENCE.sub(value_of, self.replacement)
+
+
+class PrincipalMapper:
+    """The rules of one listener, tried in their order."""
+
+    def __init__(self, rules: str) -> None:
+        """Raises InvalidRule: the text is no list of rules, or a pattern is no regular expression."""
+        self._rules = tuple(_parse(each[1]) for each in _SPLITTER.finditer(rules.strip()) if each[1])
+
+    def name_of(self, distinguished_name: str) -> str:
+        """Return the principal's name, without its type. Raises NoMatchingRule: no rule matches."""
+        for rule in self._rules:
+            name = rule.apply(distinguished_name)
+            if name is not None:
+                return name
+        rules = ", ".join(rule.text for rule in self._rules)
+        raise NoMatchingRule(f"No rules apply to {distinguished_name}, rules [{rules}]")
+
+
+def _parse(text: str) -> _Rule:
+    match = _PARSER.match(text)
+    if match is None or match.end() != len(text):
+        rest = text if match is None else text[match.end() :]
+        raise InvalidRule(f"Invalid rule: `{text}`, unmatched substring: `{rest}`")
+    default, pattern, replacement, case, _nothing = match.groups()
+    if default is not None:
+        return _Rule(text)
+    try:
+        compiled = re.compile(_NAMED_GROUP.sub(r"(?P<\1", pattern))
+    except re.error as error:
+        raise InvalidRule(f"Invalid rule: `{text}`: the pattern is no regular expression: {error}") from error
+    return _Rule(text, compiled, replacement, case)

@@ -1,4 +1,4 @@
-"""Contexts of OpenSSL made of settings: for a listener, and for a client.
+"""Contexts of OpenSSL made of settings: for a listener, for a client's connections to brokers, and for `https:`.
 
 Called when a listener opens or changes and when a client is made; a context is then shared by the threads of the
 connections, which only start handshakes with it.
@@ -7,7 +7,7 @@ Beside the settings hold the rules of Kafka's engine: a client may not ask for a
 trust store is an anchor, not only those of root authorities, and a certificate may lack what RFC 5280 asks for and
 nothing depends on (OpenSSL's strict check, which `ssl.create_default_context` turns on from Python 3.13 on).
 
-Kafka: DefaultSslEngineFactory.createSSLContext, createSslEngine.
+Kafka: DefaultSslEngineFactory.createSSLContext, createSslEngine, SslFactory.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import ssl
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from barnabas.config.config_error import ConfigError
-from barnabas.security.tls.key_stores import KeyStore, TrustStore
-from barnabas.security.tls.tls_config import TlsConfig
-from barnabas.transport.channel.tls_transport_layer import reason_of
+from barnabas.security.tls.key_stores import KeyStore, TrustStore, load_key_store, load_trust_store
+from barnabas.security.tls.tls_config import TlsConfig, TrustStoreConfig
+from barnabas.transport.channel.tls_transport_layer import TlsTransportLayer, reason_of
+from barnabas.transport.channel.transport_layer import StreamSocket
 
 HTTPS: Final = "https"
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -226,3 +227,60 @@ def _as_file(text: str) -> Iterator[str]:
         file.write(text)
         file.flush()
         yield file.name
+
+
+class TlsRefused(Exception):
+    """One side refuses the other: its certificate, its name, or what it speaks. Another attempt would fail, too."""
+
+
+class TlsClient:
+    """The maker of a client's TLS transports."""
+
+    def __init__(self, config: TlsConfig, endpoint_identification: str = HTTPS) -> None:
+        """endpoint_identification: `https` to verify the server's name, empty to trust any name.
+
+        Raises ConfigError: a store is missing or cannot be used, or a setting is wrong.
+        """
+        self._context = client_context(
+            config, load_key_store(config.keystore), load_trust_store(config.truststore), endpoint_identification
+        )
+
+    def transport(self, stream_socket: StreamSocket, host: str) -> TlsTransportLayer:
+        """Return the transport of a connection. host: a name or an address, as the user knows the server."""
+        return TlsTransportLayer(stream_socket, self._context, server_side=False, server_hostname=_name_of(host))
+
+    def protected(self, connected: Any, host: str) -> ssl.SSLSocket:
+        """Return a connected `socket.socket` with TLS, after a handshake that waits as long as the socket does.
+
+        Raises TlsRefused: one side refuses the other. Raises OSError: the connection is lost, or too slow.
+        """
+        try:
+            return self._context.wrap_socket(connected, server_hostname=_name_of(host))
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            raise
+        except ssl.SSLError as error:
+            raise TlsRefused(reason_of(error)) from error
+
+
+def _name_of(host: str) -> str | None:
+    # The dot that makes a name absolute is no part of the name in a certificate.
+    return host.removesuffix(".") or None
+
+
+class HttpsTrust:
+    """A context for `https:`, which verifies the server's name too."""
+
+    __slots__ = ("context",)
+
+    def __init__(self, store: TrustStoreConfig | None = None) -> None:
+        """store: None for the authorities of the system. Raises ConfigError: the store cannot be used."""
+        # Never `ssl.create_default_context`, which checks certificates by other rules in each release of Python.
+        if store is None:
+            self.context = client_context(TlsConfig(), None, None)
+        else:
+            self.context = client_context(TlsConfig(truststore=store), None, load_trust_store(store))
+
+
+def is_refused_certificate(reason: object) -> bool:
+    """Return whether the reason of a failed request is the server's certificate: another attempt would fail, too."""
+    return isinstance(reason, ssl.SSLCertVerificationError)

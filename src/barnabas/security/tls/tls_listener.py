@@ -17,9 +17,14 @@ from typing import NamedTuple
 
 from barnabas.config.config_error import ConfigError
 from barnabas.runtime.clock import Clock
-from barnabas.security.tls.distinguished_name import MalformedCertificate, parse_certificate
+from barnabas.security.tls.distinguished_name import (
+    InvalidRule,
+    MalformedCertificate,
+    NoMatchingRule,
+    PrincipalMapper,
+    parse_certificate,
+)
 from barnabas.security.tls.key_stores import KeyStore, TrustStore, load_key_store, load_trust_store
-from barnabas.security.tls.principal_mapper import InvalidRule, NoMatchingRule, PrincipalMapper
 from barnabas.security.tls.tls_config import TlsConfig
 from barnabas.security.tls.tls_contexts import server_context
 from barnabas.transport.channel.authenticator import ANONYMOUS, AuthenticationFailed, Authenticator, Conversation
@@ -96,7 +101,7 @@ class TlsListener:
         return config == loaded.config and _versions(config) == loaded.versions
 
     def _load(self, config: TlsConfig) -> LoadedStores:
-        # Read before the files: a file that is replaced meanwhile is read again by the next reload.
+        # Read before the files: a file that is replaced in between is read again by the next reload.
         versions = _versions(config)
         key_store = load_key_store(config.keystore)
         if key_store is None:

@@ -78,7 +78,7 @@ class CleanerCheckpoints:
         removed: TopicPartition | None = None,
         present: Iterable[TopicPartition],
     ) -> None:
-        """Write the file with one offset changed or removed, and without partitions that are not `present` any more.
+        """Write the file with one offset changed or removed, and without partitions that are not `present`.
 
         Raises OSError.
         """
@@ -124,7 +124,7 @@ class CleanerCheckpoints:
 #   resume: no state                         may choose the log again
 #
 # Pauses are counted because two callers may pause one partition. Retention pauses logs that are not compacted the same
-# way, so that a topic which becomes compacted meanwhile is not cleaned while its old segments are deleted.
+# way, so that a topic which becomes compacted just then is not cleaned while its old segments are deleted.
 
 
 class LogCleanerManager:
@@ -198,7 +198,7 @@ class LogCleanerManager:
     def pause_not_compacted(self) -> list[UnifiedLog]:
         """Pause and return the logs that are not compacted; retention works on them until `resume`.
 
-        A topic that becomes compacted meanwhile is not cleaned while its segments are deleted.
+        A topic that becomes compacted just then is not cleaned while its segments are deleted.
         """
         with self._changed:
             logs = [
@@ -332,13 +332,13 @@ class LogCleanerManager:
     # -- uncleanable partitions
 
     def mark_uncleanable(self, log_dir: str, topic_partition: TopicPartition) -> None:
-        """Clean the partition no more until the broker is started again, or the partition is deleted."""
+        """Stop cleaning the partition until the broker is started again, or the partition is deleted."""
         with self._changed:
             self._uncleanable.setdefault(log_dir, set()).add(topic_partition)
             self._changed.notify_all()
 
     def maintain_uncleanable(self) -> None:
-        """Forget uncleanable partitions that have no log any more."""
+        """Forget uncleanable partitions whose logs are gone."""
         with self._changed:
             for log_dir, partitions in list(self._uncleanable.items()):
                 partitions &= {partition for partition in partitions if self._logs.get(partition) is not None}

@@ -18,8 +18,7 @@ from typing import cast
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.runtime.files import Files
-from barnabas.storage.cleaner.batch_cleaner import Batch, BatchCleaner, CleaningTerms, batch_keys
-from barnabas.storage.cleaner.cleaned_transactions import CleanedTransactions
+from barnabas.storage.cleaner.batch_cleaner import Batch, BatchCleaner, CleanedTransactions, CleaningTerms, batch_keys
 from barnabas.storage.cleaner.messages import DirtySegment, GroupRequest, GroupResult, MapRequest, MapResult
 from barnabas.storage.cleaner.offset_map import OffsetMap, offset_map_for
 from barnabas.storage.cleaner.segment_writer import CleanedSegmentWriter, cleaned_paths, remove_cleaned_files
@@ -146,7 +145,7 @@ class CleanerWork:
         )
 
     def close(self) -> None:
-        """Give up the map."""
+        """Free the memory of the map: the cleaning has ended."""
         self._map = None
 
     def _batches(self, path: str, position: int, end: int) -> Iterator[Batch]:
@@ -197,7 +196,7 @@ class _MapFilling:
         return self._add(found.keys, found.offsets)
 
     def _add(self, keys: list[bytes | None], offsets: list[int]) -> bool:
-        """Put the records that have a key and lie behind the start; False when one found no room any more."""
+        """Put the records that have a key and lie behind the start; False when the map is full."""
         start = self._start_offset
         if offsets[0] < start or None in keys:
             wanted = [

@@ -50,7 +50,7 @@ class LogDeletion:
         self._rename(log, os.path.join(log.parent_dir, stray_dir_name(log.topic_partition, self.unique())))
 
     def discard(self, topic_partition: TopicPartition, path: str) -> str:
-        """Rename the directory of a log that nobody has opened; return its name, for `remove`. Raises OSError."""
+        """Rename the directory of a log that is not open; return its name, for `remove`. Raises OSError."""
         log_dir = os.path.dirname(path)
         renamed = os.path.join(log_dir, deleted_dir_name(topic_partition, self.unique()))
         self._files.rename(path, renamed)

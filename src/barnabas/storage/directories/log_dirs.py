@@ -2,7 +2,8 @@
 
 Opened by `broker` on its starting thread, used by LogManager, read by any thread. A directory goes offline at its first
 disk error and stays so until the broker starts again; one whose disk is full takes no records until there is room again
-(`DiskReserve`). `_lock` makes sure that each is reported once; it may be taken under the lock of a log.
+(`DiskReserve`). `_lock` makes sure that each is reported once; it may be taken under the lock of a log. Beside them
+stand the checkpoints that are written into each (`LogCheckpoints`).
 Kafka: LogManager, LogDirFailureChannel, MetaPropertiesEnsemble.
 """
 
@@ -18,6 +19,7 @@ from barnabas.runtime.files import Files
 from barnabas.storage.directories.log_dir import LEAST_RESERVE_BYTES, DirectoryLock, Lock, LogDirectory
 from barnabas.storage.directories.meta_properties import MetaProperties, check_meta_properties, write_meta_properties
 from barnabas.storage.errors import NO_ROOM, is_shortage
+from barnabas.storage.log_table import LogTable
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +115,7 @@ class LogDirectories:
         self._on_full = pause_appends
 
     def keep_room(self) -> None:
-        """Claim the reserve of every directory, once the start needs its room no more."""
+        """Claim the reserve of every directory, once the start has no use for its room."""
         for directory in self.online():
             try:
                 directory.reserve.claim()
@@ -187,7 +189,7 @@ class LogDirectories:
             self._on_failure(path)
 
     def take_offline(self, path: str) -> bool:
-        """Use the directory no more; False if it was offline before."""
+        """Take the directory offline; False if it was offline before."""
         # Test and change under one lock: of several threads that meet the same broken disk, one reports it.
         with self._lock:
             directory = self._directories.get(path)
@@ -238,3 +240,52 @@ class LogDirectories:
         for directory in self._directories.values():
             if path is None or directory.path == path:
                 directory.release()
+
+
+class LogCheckpoints:
+    """The checkpoints of the logs in `table`. Owned by LogManager.
+
+    Called by the scheduler, at shutdown, and by a log whose offsets have become smaller (under the log's lock). Takes
+    only the log table's lock and those of the directories' checkpoints.
+    """
+
+    def __init__(self, directories: LogDirectories, table: LogTable) -> None:
+        self._directories = directories
+        self._table = table
+
+    def write_recovery_points(self) -> None:
+        """Write `recovery-point-offset-checkpoint` of every directory."""
+        self._write(self._write_recovery_points, "writing checkpoint of recovery points")
+
+    def write_log_start_offsets(self) -> None:
+        """Write `log-start-offset-checkpoint` of every directory."""
+        self._write(self._write_log_start_offsets, "writing checkpoint of log start offsets")
+
+    def write_both(self, log_dir: str) -> None:
+        """Write both of one directory. Raises OSError."""
+        directory = self._directories[log_dir]
+        self._write_recovery_points(directory)
+        self._write_log_start_offsets(directory)
+
+    def _write(self, write: Callable[[LogDirectory], None], doing: str) -> None:
+        for directory in self._directories.online():
+            try:
+                write(directory)
+            except OSError as error:
+                self._directories.failed(directory.path, doing, error)
+
+    def _write_recovery_points(self, directory: LogDirectory) -> None:
+        directory.write_recovery_points(
+            lambda: {log.topic_partition: log.local.recovery_point for log in self._table.in_dir(directory.path)}
+        )
+
+    def _write_log_start_offsets(self, directory: LogDirectory) -> None:
+        """Write the start offsets that differ from the base offset of the log's first segment. Raises OSError."""
+        # A log that starts where its first segment begins needs no entry: the loader takes that offset, as Kafka does.
+        directory.write_log_start_offsets(
+            lambda: {
+                log.topic_partition: log.log_start_offset
+                for log in self._table.in_dir(directory.path)
+                if log.log_start_offset > log.local.segments.first.base_offset
+            }
+        )

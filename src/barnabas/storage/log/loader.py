@@ -36,8 +36,7 @@ from barnabas.storage.log.log_recovery import END_OF_ALL, LoadTerms, LogRecovery
 from barnabas.storage.log.topic_identity import read_partition_metadata
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_environment import LogEnvironment
-from barnabas.storage.producers.rebuilt_producers import rebuild_producer_state
-from barnabas.storage.producers.state_manager import ProducerStateManager
+from barnabas.storage.producers.state_manager import ProducerStateManager, rebuild_producer_state
 from barnabas.storage.segment.batch_scan import scan_batches
 
 logger = logging.getLogger(__name__)

@@ -16,11 +16,15 @@ from barnabas.storage.log.leader_epochs import LeaderEpochCache
 from barnabas.storage.log.local_log import LocalLog
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from barnabas.storage.producers.rebuilt_producers import load_batch, rebuild_producer_state, take_optional_snapshot
-from barnabas.storage.producers.state_manager import ProducerStateManager
+from barnabas.storage.producers.state_manager import (
+    ProducerStateManager,
+    load_batch,
+    rebuild_producer_state,
+    take_optional_snapshot,
+)
+from barnabas.storage.segment.batch_scan import Batch
 from barnabas.storage.segment.index_file import CorruptIndex
 from barnabas.storage.segment.log_segment import LogSegment
-from barnabas.storage.segment.recovered_batches import Batch
 
 logger = logging.getLogger(__name__)
 

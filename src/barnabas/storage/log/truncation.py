@@ -10,7 +10,7 @@ import os
 
 from barnabas.storage.log.failures import fail
 from barnabas.storage.log.state import LogState
-from barnabas.storage.producers.rebuilt_producers import rebuild_producer_state
+from barnabas.storage.producers.state_manager import rebuild_producer_state
 
 logger = logging.getLogger(__name__)
 

@@ -132,7 +132,7 @@ class ProducerStateEntry:
             self.batches.clear()
 
     def describe(self) -> ActiveProducer:
-        """Return a copy for DescribeProducers."""
+        """Return the state as DescribeProducers shows it."""
         return ActiveProducer(
             self.producer_id,
             self.producer_epoch,
@@ -161,7 +161,7 @@ class Verification:
         begin: a verification is held
         asks the coordinator: it is open
                                             abort marker: the verification is removed
-        end: it is not held any more
+        end: it is gone
         append: INVALID_TXN_STATE, since the records would belong to no transaction
 
     producer_epoch: the highest that was named. lowest_sequence: of the batches of that epoch that wait. No later one

@@ -82,6 +82,26 @@ class LoggedTransaction(NamedTuple):
 # begin anywhere, as in Kafka since 2.4: its state may have expired, so UNKNOWN_PRODUCER_ID is never raised. Only at
 # transaction.version 2, where each transaction has an epoch of its own, it must begin at 0.
 
+#
+# Worked example, a transaction of producer 7 that begins at offset 100, and the tables that know it after each step:
+#
+#     step                               _verifications   _ongoing   _unreplicated   first_unstable_offset
+#     begin_verification                 7                                           none
+#     end_verification: it is open       7, verified                                 none
+#     add_data at 100                                     100                        100
+#     add_marker, complete at 140                                    100, to 140     100
+#     high watermark 141                                                             none
+#
+# Between the last two steps the transaction has ended, but only on this leader: a reader of committed records who got
+# its records now would have read what the next leader, which may lack the marker, shows as an open transaction.
+#
+# Each append has three steps under the log's lock: `check_...` reads the tables and raises, the batch is written, and
+# `add_...` changes the tables, which does not fail. So a write that fails has nothing to take back here.
+#
+# A snapshot is encoded without the lock. `freeze` hands out the entries themselves and begins a new generation; the
+# next batch of a producer copies its entry first, since the entry's generation is older. A roll therefore copies a list
+# of references, and not the states of ten thousand producers; those that are silent are never copied.
+
 
 class ProducerStates:
     """The producers of one partition. entries: by producer id.
@@ -110,7 +130,7 @@ class ProducerStates:
         return not (self.entries or self._ongoing or self._unreplicated or self._verifications)
 
     def freeze(self) -> list[ProducerStateEntry]:
-        """Return the entries as they are now. None of them is changed any more: what changes is copied before."""
+        """Return the entries as they are now. From here on they are constant: an entry is copied before it changes."""
         self._generation += 1
         return list(self.entries.values())
 
@@ -220,9 +240,9 @@ class ProducerStates:
         return known
 
     def end_verification(self, producer_id: int, producer_epoch: int, verification: Verification) -> bool:
-        """Note that the coordinator has confirmed the transaction; return False when a marker has come meanwhile.
+        """Note that the coordinator has confirmed the transaction; return False when a marker came before the answer.
 
-        The answer has no effect then: nobody knows whether it was about the transaction that the marker has ended.
+        The answer has no effect then: it may be about the transaction that the marker has ended.
         """
         if self._verifications.get(producer_id) is not verification:
             # Another batch of the transaction may have opened it here, with the same verification.

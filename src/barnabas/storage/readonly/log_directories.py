@@ -1,6 +1,8 @@
-"""The data directories of a broker, read without it: where partitions lie, and which offsets can be read.
+"""The data directories of a broker, read without it: where partitions lie, which offsets can be read, and the first
+of them at or after a time.
 
 Used by the log source's planner, on its thread; every call looks at the disk again. No lock.
+Kafka: UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.errors import CorruptRecord
 from barnabas.runtime.files import Files
 from barnabas.storage.checkpoints import (
     HIGH_WATERMARK_FILE,
@@ -18,7 +21,8 @@ from barnabas.storage.checkpoints import (
     OffsetCheckpointFile,
 )
 from barnabas.storage.file_names import parse_partition_dir
-from barnabas.storage.readonly.partition_log import ListedSegment, LogUnreadable, PartitionLog
+from barnabas.storage.readonly.partition_log import ListedSegment, LogUnreadable, PartitionLog, unreadable
+from barnabas.storage.segment.batch_scan import scan_batches
 
 
 class ReadableLog(NamedTuple):
@@ -100,3 +104,51 @@ class ReadonlyDirectories:
                     raise LogUnreadable(f"{key} lies in {found[key]} and in {path}; name the directories of one broker")
                 found[key] = path
         return found
+
+
+def offset_of_timestamp(readable: ReadableLog, timestamp_ms: int) -> int | None:
+    """Return the offset of the first readable record that is not older than `timestamp_ms`, or None.
+
+    Raises LogUnreadable, OSError.
+    """
+    for number, segment in enumerate(readable.segments):
+        is_last = number + 1 == len(readable.segments)
+        if not is_last and not may_hold(readable, segment, timestamp_ms):
+            continue
+        found = _in_segment(readable, segment, timestamp_ms)
+        if found is not None:
+            return found if found < readable.end else None
+    return None
+
+
+def may_hold(readable: ReadableLog, segment: ListedSegment, timestamp_ms: int) -> bool:
+    """Return whether a segment that is no longer written may hold a record that is not older. Raises OSError."""
+    # The last entry of a closed segment has its largest timestamp; without an index, nothing is known.
+    last = readable.log.time_hints(segment).last()
+    return last is None or last.timestamp >= timestamp_ms
+
+
+def _in_segment(readable: ReadableLog, segment: ListedSegment, timestamp_ms: int) -> int | None:
+    log = readable.log
+    before = log.time_hints(segment).before(timestamp_ms)
+    start = max(readable.start, segment.base_offset if before is None else before.offset + 1)
+    # Nothing is looked up at the end: behind it may lie what a crash has left.
+    if start >= readable.end:
+        return None
+    offset = start
+    file = log.open(segment)
+    try:
+        position = log.cut_in(file, segment, start).position if start > segment.base_offset else 0
+        for batch in scan_batches(file, position, segment.size):
+            offset = batch.last_offset
+            if batch.max_timestamp >= timestamp_ms:
+                for record in batch.records():
+                    if record.offset >= start and record.timestamp >= timestamp_ms:
+                        return record.offset
+            if offset + 1 >= readable.end:
+                return None
+    except CorruptRecord as error:
+        raise unreadable(log.topic_partition, offset, segment.path, error) from None
+    finally:
+        file.close()
+    return None

@@ -1,7 +1,8 @@
-"""Walks the batches of a log file, of any format, in few reads: to find an offset, and to look at every batch.
+"""Walks the batches of a log file, of any format, in few reads: to find an offset, to look at every batch, and to find
+those that a recovery keeps.
 
 Used by segments, recovery and the dump tool, on the thread of each. Pure except for the reads of the given file.
-Kafka: FileRecords.searchForOffsetWithSize, FileLogInputStream.
+Kafka: FileRecords.searchForOffsetWithSize, FileLogInputStream, LogSegment.recover.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import batch_at
 from barnabas.records.record_batch import HEADER_SIZE, LOG_OVERHEAD, RecordBatch
+from barnabas.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 
 MIN_BATCH_SIZE: Final = 26
 """Of magic 0: offset, size, and the 14 bytes every message has."""
@@ -24,6 +26,8 @@ SCAN_CHUNK_BYTES: Final = 1 << 20
 _PLACE: Final = struct.Struct(">qi4xb6xi")
 """Base offset, length, magic, last offset delta (which in magic 0 and 1 is something else)."""
 _LENGTH: Final = struct.Struct(">8xi")
+
+Batch = RecordBatch | LegacyBatch
 
 
 class Readable(Protocol):
@@ -75,9 +79,7 @@ def find_batch(file: Readable, offset: int, position: int, end: int) -> BatchPla
     return None
 
 
-def scan_batches(
-    file: Readable, position: int, end: int, chunk_bytes: int = SCAN_CHUNK_BYTES
-) -> Iterator[RecordBatch | LegacyBatch]:
+def scan_batches(file: Readable, position: int, end: int, chunk_bytes: int = SCAN_CHUNK_BYTES) -> Iterator[Batch]:
     """Yield every batch from `position` to `end`, whole, as views of large reads. Checksums are not checked.
 
     A view's own `position` is within its buffer: sum the lengths to know the place in the file. Raises CorruptRecord
@@ -108,3 +110,45 @@ def _size_at(chunk: bytes, at: int) -> int:
         return -1
     length: int = _LENGTH.unpack_from(chunk, at)[0]
     return length + LOG_OVERHEAD
+
+
+def good_batches(file: Readable, file_size: int, base_offset: int, gapless_from: int | None) -> Iterator[Batch]:
+    """Yield the batches from the start of the file that can be kept, in order. Raises OSError.
+
+    Good means: whole, with a right checksum, behind the batch before it in offset and leader epoch, within the
+    segment's range, and from offset `gapless_from` on directly behind that batch. The checksum does not cover the base
+    offset, so a damaged one shows only as a gap.
+    """
+    next_offset = base_offset
+    epoch = -1
+    try:
+        for batch in scan_batches(file, 0, file_size):
+            epoch = _check_follows(batch, base_offset, next_offset, epoch)
+            if gapless_from is not None and next_offset >= gapless_from and _leaves_gap(batch, next_offset):
+                return
+            yield batch
+            next_offset = batch.last_offset + 1
+    except CorruptRecord:
+        # The end of what can be kept: the caller cuts the rest off, and reports the bytes.
+        return
+
+
+def _check_follows(batch: Batch, base_offset: int, next_offset: int, epoch: int) -> int:
+    """Check that the batch may follow; return its leader epoch. Raises CorruptRecord when it may not.
+
+    Epochs only rise: an older one is left from before a truncation that did not reach the disk.
+    """
+    batch.check()
+    first, last, batch_epoch = batch.last_offset, batch.last_offset, epoch
+    if isinstance(batch, RecordBatch):
+        first, batch_epoch = batch.base_offset, batch.partition_leader_epoch
+    if first < next_offset or last < first or last - base_offset > MAX_RELATIVE_OFFSET:
+        raise CorruptRecord(f"batch {first}-{last} where offset {next_offset} was expected")
+    if 0 <= batch_epoch < epoch:
+        raise CorruptRecord(f"batch {first} of leader epoch {batch_epoch} follows one of {epoch}")
+    return max(epoch, batch_epoch)
+
+
+def _leaves_gap(batch: Batch, next_offset: int) -> bool:
+    """Return whether offsets are missing before the batch; message sets do not say where they begin."""
+    return isinstance(batch, RecordBatch) and batch.base_offset != next_offset

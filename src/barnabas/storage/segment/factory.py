@@ -19,12 +19,11 @@ from barnabas.storage.file_names import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file_name,
 )
-from barnabas.storage.segment.file import SegmentFile
+from barnabas.storage.segment.file import OpenFiles, SegmentFile
 from barnabas.storage.segment.index_file import IndexPages
 from barnabas.storage.segment.indexes import SegmentIndexes
 from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.offset_index import OffsetIndex
-from barnabas.storage.segment.open_files import OpenFiles
 from barnabas.storage.segment.time_index import TimeIndex
 from barnabas.storage.segment.transaction_index import TransactionIndex
 

@@ -3,18 +3,81 @@
 A SegmentFile is owned by a LogSegment or an index. Any thread reads; the thread that holds the log's lock writes. Its
 `_lock` guards the descriptor and the path; it is not held during reads and writes. The descriptor is an OpenFile, which
 may be held elsewhere too; the `_lock` of that guards the count of holders.
+
+Beside it stand the bound on the descriptors of all logs (`OpenFiles`) and the places where a segment's readers will go
+on (`SequentialReads`).
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import struct
 import threading
 from collections.abc import Sequence
+from typing import Final
 
-from barnabas.runtime.files import Buffer, File
+from barnabas.records.file_records import FileRecords
+from barnabas.records.record_batch import LOG_OVERHEAD
+from barnabas.runtime.files import Buffer, File, Files
 from barnabas.storage.errors import is_shortage
-from barnabas.storage.segment.open_files import OpenFiles
+
+DEFAULT_LIMIT: Final = 4096
+"""The descriptors that the logs of a manager hold."""
+
+
+class OpenFiles:
+    """The files that hold a descriptor, oldest first; a file that was used since it came here gets a second chance.
+
+    One per log manager, shared by all its logs; any thread. `_lock` guards the order; it is never held while a file is
+    opened or closed, and inside it no other lock is taken.
+
+    limit: descriptors held at most, beside those that answers on their way to a socket keep open.
+    """
+
+    __slots__ = ("_holding", "_lock", "files", "limit")
+
+    def __init__(self, files: Files, limit: int = DEFAULT_LIMIT) -> None:
+        self.files = files
+        self.limit = limit
+        self._lock = threading.Lock()
+        self._holding: dict[SegmentFile, None] = {}
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._holding)
+
+    def opened(self, file: SegmentFile) -> None:
+        """Note that `file` has opened its descriptor, and close others if there are too many.
+
+        Call without any file's lock.
+        """
+        victims: list[SegmentFile] = []
+        with self._lock:
+            # Second chance, with a dictionary as the queue. Worked example, limit 3: A, B, C hold descriptors, A was
+            # used since it came in. D opens: A is oldest, loses its mark and goes to the end; B, next, has no mark and
+            # is the victim. The queue is C, D, A. `chances` ends the search when every file has a mark: the oldest goes
+            # then.
+            holding = self._holding
+            holding[file] = None
+            chances = len(holding)
+            while len(holding) > self.limit:
+                oldest = next(iter(holding))
+                del holding[oldest]
+                if chances > 0 and (oldest.recently_used or oldest is file):
+                    oldest.recently_used = False
+                    holding[oldest] = None
+                    chances -= 1
+                else:
+                    victims.append(oldest)
+        # Without the lock: `release_descriptor` takes the file's lock, under which other threads may wait for ours.
+        for victim in victims:
+            victim.release_descriptor()
+
+    def closed(self, file: SegmentFile) -> None:
+        """Note that `file` has closed its descriptor."""
+        with self._lock:
+            self._holding.pop(file, None)
 
 
 class OpenFile:
@@ -59,7 +122,7 @@ class OpenFile:
             self._holders -= 1
             if self._holders:
                 return
-        # Outside of the lock: no thread can retain the file any more, and closing may wait for the disk.
+        # Outside of the lock: no other thread can retain the file, and closing may wait for the disk.
         self.file.close()
 
     @property
@@ -211,3 +274,61 @@ class SegmentFile:
 
     def __repr__(self) -> str:
         return f"SegmentFile({self.path!r})"
+
+
+MOST_SEQUENTIAL_BYTES: int = 64 * 1024
+"""Reads of at most this size are made at once; larger ones go out by sendfile, where a search does not matter."""
+MAX_PLACES: Final = 64
+
+_PLACE: Final = struct.Struct(">qi4xb6xi")
+"""Base offset, length, magic, last offset delta."""
+
+
+class SequentialReads:
+    """Next offset -> position, of the readers seen last. One per segment.
+
+    A consumer that goes on where a small read ended finds its batch without the index, and with the same `pread` that
+    reads the batch. Any thread; entries are set and taken one at a time, which dictionaries do atomically. A truncation
+    cuts the file first and replaces this object then, so that an entry of a slow reader, which may be wrong now, goes
+    into the old object.
+    """
+
+    __slots__ = ("_places",)
+
+    def __init__(self) -> None:
+        self._places: dict[int, int] = {}
+
+    def note(self, next_offset: int, position: int) -> None:
+        """Note that the batch before `next_offset` ends at this position."""
+        places = self._places
+        # Readers that never came back left their places here. Clearing them all is rare and needs no order of use.
+        if len(places) >= MAX_PLACES:
+            places.clear()
+        places[next_offset] = position
+
+    def take(self, offset: int) -> int:
+        """Return the position of the batch that holds `offset`, if a reader was expected there; else -1."""
+        return self._places.pop(offset, -1)
+
+    def read(self, file: SegmentFile, offset: int, position: int, size: int) -> FileRecords | None:
+        """Read `size` bytes; None unless the batch of `offset` lies there, whole and of the newest format.
+
+        Raises OSError.
+        """
+        open_file = file.borrow()
+        content = b""
+        try:
+            content = open_file.read(position, size)
+        finally:
+            if len(content) < _PLACE.size:
+                open_file.release()
+        if len(content) < _PLACE.size:
+            return None
+        # The entry was a guess: a cleaning may have put another segment's batches here. The header tells.
+        base_offset, length, magic, delta = _PLACE.unpack_from(content)
+        end = length + LOG_OVERHEAD
+        if magic != 2 or not base_offset <= offset <= base_offset + delta or not _PLACE.size < end <= len(content):
+            open_file.release()
+            return None
+        self.note(base_offset + delta + 1, position + end)
+        return FileRecords(open_file, position, len(content), content)

@@ -187,12 +187,12 @@ class IndexFile:
             self._load()
             self._write_pending()
             unsynced, self._unsynced = self._unsynced, False
-        # Without the lock: searches go on during an fsync. Entries that are written meanwhile set the flag again.
+        # Without the lock: searches go on during an fsync. Entries that are written then set the flag again.
         if unsynced:
             self.file.sync()
 
     def forget_tail(self) -> None:
-        """Write the entries that are only in memory and keep none there: nothing will be appended any more."""
+        """Write the entries that are only in memory and keep none there: the segment is closed for appends."""
         with self._lock:
             self._load()
             self._write_pending()
@@ -338,7 +338,7 @@ class IndexFile:
         self._tail.cut_at(entries)
         self._entries = entries
         self._written = min(self._written, entries)
-        # The cache has pages of the old content under the old number; no search asks for them any more.
+        # The cache has pages of the old content under the old number; no search asks for them.
         self._number = self._pages.new_number()
         self._last = self._stored_entry(entries - 1) if entries else None
 

@@ -102,7 +102,7 @@ class SegmentIndexes:
     # -- files
 
     def forget_tail(self) -> None:
-        """Write what is only in memory and keep nothing there: nothing will be appended any more."""
+        """Write what is only in memory and keep nothing there: the segment is closed for appends."""
         self.offsets.forget_tail()
         self.times.forget_tail()
 

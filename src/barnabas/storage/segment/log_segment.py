@@ -16,12 +16,17 @@ from barnabas.records.file_records import FileRecords
 from barnabas.runtime.files import Buffer
 from barnabas.storage.fetch_data import FetchDataInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from barnabas.storage.segment.batch_scan import SEARCH_CHUNK_BYTES, BatchPlace, find_batch, scan_batches
-from barnabas.storage.segment.file import SegmentFile
+from barnabas.storage.segment.batch_scan import (
+    SEARCH_CHUNK_BYTES,
+    Batch,
+    BatchPlace,
+    find_batch,
+    good_batches,
+    scan_batches,
+)
+from barnabas.storage.segment.file import MOST_SEQUENTIAL_BYTES, SegmentFile, SequentialReads
 from barnabas.storage.segment.index_file import CorruptIndex
 from barnabas.storage.segment.indexes import SegmentIndexes
-from barnabas.storage.segment.recovered_batches import Batch, good_batches
-from barnabas.storage.segment.sequential_reads import MAX_BYTES, SequentialReads
 from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimestampOffset
 
 RECENT_BATCHES: Final = 128
@@ -175,7 +180,7 @@ class LogSegment:
             expected_at = reads.take(start_offset)
             if expected_at >= 0:
                 size = min(max_position - expected_at, max_bytes)
-                if 0 < size <= MAX_BYTES:
+                if 0 < size <= MOST_SEQUENTIAL_BYTES:
                     records = reads.read(self.file, start_offset, expected_at, size)
                     if records is not None:
                         return FetchDataInfo(LogOffsetMetadata(start_offset, self.base_offset, expected_at), records)
@@ -184,7 +189,7 @@ class LogSegment:
                 return None
             position, batch_size = found.position, found.size
             # Only small reads find their next place by this note; a large one would push the places of others out.
-            if max_bytes <= MAX_BYTES:
+            if max_bytes <= MOST_SEQUENTIAL_BYTES:
                 reads.note(found.last_offset + 1, position + batch_size)
         # KIP-74: a consumer must make progress, so one whole batch may exceed its limit.
         if max_bytes <= batch_size:
@@ -245,7 +250,7 @@ class LogSegment:
     def max_timestamp_and_offset(self) -> TimestampOffset:
         """Return the largest timestamp and the last offset of the batch that has it, or (-1, base offset)."""
         # A segment that was closed has its largest timestamp as the last entry. A reader does not keep what it has
-        # looked up: an append may have set a newer value meanwhile, and only the appender holds the log's lock.
+        # looked up: an append may have set a newer value by now, and only the appender holds the log's lock.
         return self._largest or self.indexes.times.last_entry
 
     @property

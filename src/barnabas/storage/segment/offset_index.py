@@ -111,7 +111,7 @@ class OffsetIndex(IndexFile):
         """Check that the file can be an offset index of this segment. Raises CorruptIndex when it cannot.
 
         An entry never points at position 0, and never at the base offset: a batch is entered only when others lie
-        before it. That is how zeros at the end are told, which a crash of Kafka leaves behind.
+        before it. So zeros at the end, which a crash of Kafka leaves behind, are recognised.
         """
         self._check_size()
         with self._lock:

@@ -68,7 +68,7 @@ class TransactionIndex:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was aborted."""
+        """Whether no marker of this segment aborted a transaction."""
         return self._size == 0
 
     # -- writing, under the log's lock
@@ -162,7 +162,7 @@ class TransactionIndex:
     def sync(self) -> None:
         """Return when the entries are on stable storage and dropped entries cannot come back."""
         if self._unsynced:
-            # Before the sync: an entry that is appended meanwhile sets the flag again.
+            # Before the sync: an entry that is appended now sets the flag again.
             self._unsynced = False
             try:
                 self.file.sync()

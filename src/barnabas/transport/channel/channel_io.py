@@ -10,7 +10,7 @@ after a receive that found the socket empty. In between, marks of the channel re
 
 - `readable`: the kernel may hold bytes. Set by an event, cleared by a receive that drained the socket.
 - `in_ready_list`: the channel is in `ready`, so it is not added twice. Only `read_ready` takes a channel off the list,
-  also a channel that was muted meanwhile; muting therefore costs one assignment.
+  also a channel that has been muted since; muting therefore costs one assignment.
 - `in_write_list`: the same for `to_write`, the channels whose bytes are to be sent by the next poll.
 
 Example: a client pipelines two requests in one segment, and its connection is muted while one is being handled.
@@ -49,7 +49,7 @@ class ChannelIO:
         self._now = now
         self._rearm = poller.rearm if poller.needs_rearm else None
         self.ready: list[KafkaChannel] = []
-        """Channels with something to read, unless they were muted or closed meanwhile."""
+        """Channels with something to read, unless they have been muted or closed since."""
         self.to_write: list[KafkaChannel] = []
         """Channels with something to send, and room for it as far as is known."""
         self.refusals: dict[str, AuthenticationFailed] = {}

@@ -167,7 +167,7 @@ class KafkaChannel:
         return True
 
     def mute(self) -> None:
-        """Stop reading. No system call is needed: the Poller's reports are kept in `readable` meanwhile."""
+        """Stop reading. No system call is needed: the Poller's reports are kept in `readable`."""
         self.muted = True
 
     def take_receive(self) -> Frame | None:
@@ -288,7 +288,7 @@ class Keeper(Protocol):
         """Note that the channel holds memory of the pool."""
 
     def stop_holding(self, memory: ChannelMemory) -> None:
-        """Note that the channel holds no memory of the pool any more."""
+        """Note that the channel has given back all memory of the pool."""
 
     def forget(self, memory: ChannelMemory) -> None:
         """Forget a channel that is closed."""

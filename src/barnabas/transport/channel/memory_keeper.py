@@ -37,7 +37,7 @@ from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 
 SILENCE_NS: Final = 500_000_000
 """How long a channel that holds memory may move no bytes while others wait for memory. No round trip takes as long."""
-PATIENCE_NS: Final = 1_000_000_000
+WATCH_NS: Final = 1_000_000_000
 """How long a channel that moves bytes is watched before it counts as slow."""
 SLOW_SECONDS: Final = 10.0
 """A channel is slow if, at its pace, it would hold its memory for longer than this."""
@@ -94,7 +94,7 @@ class MemoryKeeper:
             memory.mark(self._now_ns)
 
     def stop_holding(self, memory: ChannelMemory) -> None:
-        """Note that a channel holds no memory of the pool any more."""
+        """Note that a channel has given back all memory of the pool."""
         self._holders.pop(memory, None)
 
     def forget(self, memory: ChannelMemory) -> None:
@@ -135,6 +135,17 @@ class MemoryKeeper:
             if memory.channel is not None:
                 channels.append(memory.channel)
 
+    # Three tests, the costliest last. The overdraft first, and in every poll: a charge cannot be refused, so an
+    # overdraft grows as fast as answers are made, and in a tenth of a second it may be beyond the machine's memory.
+    # Then silence, which needs no measurement: nothing has moved since the mark. Then the pace, which does: a channel
+    # with 60 MB to send has moved 4 MB in the second since its mark, so it would take 15 s more, and is given up; at
+    # 8 MB in that second it would take 7.5 s, keeps its memory, and is marked again. The mark moves on, so that a
+    # client that was fast for an hour and then stalls is measured by its last second.
+    #
+    # The result is only a proposal: the caller asks `would_free_memory` before each close, because the first one may
+    # have ended the shortage. The pool's numbers are read without its lock, so two Selectors may each give up a channel
+    # where one was enough; the opposite, that none does, lasts until the next look.
+
     def slow_channels(self, now_ns: int) -> list[KafkaChannel]:
         """Return the channels to give up while memory is short, slowest first.
 
@@ -165,7 +176,7 @@ class MemoryKeeper:
             seconds_left = memory.seconds_left(now_ns)
             if seconds_left == inf:
                 slow.append((inf, channel))
-            elif watched_ns >= PATIENCE_NS:
+            elif watched_ns >= WATCH_NS:
                 memory.mark(now_ns)
                 if seconds_left > SLOW_SECONDS:
                     slow.append((seconds_left, channel))

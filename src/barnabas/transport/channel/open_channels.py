@@ -62,7 +62,7 @@ class IdleExpiry:
         """The time before which no channel can have expired: one comparison per poll."""
 
     def add(self, channel: KafkaChannel) -> None:
-        """Watch a new channel."""
+        """Watch the idleness of a new channel."""
         heapq.heappush(self._heap, (channel.last_active_ns, next(self._order), channel))
 
     def closed(self) -> None:

@@ -113,7 +113,7 @@ class WatchDelivery:
         self._thread = threading.Thread(target=self._run, name="store-watch", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that calls the watches."""
         self._thread.start()
 
     def put(self, call: Callable[[], None]) -> None:

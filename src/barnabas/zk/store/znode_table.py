@@ -93,7 +93,7 @@ class _Row(NamedTuple):
             ctime_ms=self.ctime,
             mtime_ms=self.mtime,
             version=self.version,
-            # ZooKeeper counts creations and shows changes: every child that does not exist any more was deleted.
+            # ZooKeeper counts creations and shows changes: every child that is gone was deleted.
             cversion=self.creates * 2 - self.children,
             ephemeral_owner=self.owner,
             data_length=len(self.data),

@@ -50,7 +50,7 @@ class ResourceTypeZNode:
 
 
 class ResourceZNode:
-    """The entries of one pattern."""
+    """The access control entries of one resource pattern."""
 
     @staticmethod
     def path(pattern: ResourcePattern) -> str:
@@ -210,7 +210,7 @@ class AclZnodes:
         else:
             change = Create(path, data) if expected is None else SetData(path, data, expected)
         # All or nothing, with the notice last: a broker that reads the notice finds the list, and a change that did not
-        # happen notifies nobody.
+        # happen has no notice.
         notice = self.notices[pattern.pattern_type].creation(AclChangeZNode.encode(pattern))
         try:
             changed, _ = self._access.store.multi([change, notice])

@@ -67,7 +67,7 @@ class BrokerInfo(NamedTuple):
 
 
 class BrokerIdsZNode:
-    """The live brokers."""
+    """The parent of the registrations of live brokers."""
 
     path = "/brokers/ids"
 

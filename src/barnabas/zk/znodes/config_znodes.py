@@ -145,7 +145,7 @@ class ConfigZnodes:
         value_of(noticed, Created)
 
     def remove(self, entity_type: str, entity_name: str, znodes: Iterable[str]) -> list[bool]:
-        """Delete znodes below /config, in this order, and notify every broker that the entity has no settings any more.
+        """Delete znodes below /config, in this order, and notify every broker that the entity has lost its settings.
 
         Returns whether each znode is gone: one that has children stays. Raises StoreError: another failure.
         Kafka: AdminZkClient.tryCleanQuotaNodes.

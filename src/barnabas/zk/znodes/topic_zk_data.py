@@ -3,23 +3,135 @@
 Written as Apache Kafka 3.9 writes them, as `broker_zk_data` says; partitions stand in the order of their numbers. Used
 by `topic_znodes` on any thread; stateless, so no lock.
 
-Kafka: kafka.zk.ZkData, one object a znode, same names.
+Kafka: kafka.zk.ZkData, one object a znode, same names; kafka.api.LeaderAndIsr, kafka.controller's
+LeaderIsrAndControllerEpoch and ReplicaAssignment.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import uuid_from_string, uuid_to_string
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
 from barnabas.zk.znodes.znode_json import decode_json, encode_json, partitions_json, partitions_of, reading_fields
+
+INITIAL_LEADER_EPOCH = 0
+INITIAL_PARTITION_EPOCH = 0
+NO_LEADER = -1
+NO_EPOCH = -1
+LEADER_DURING_DELETE = -2
+# The leader epoch of a StopReplica that deletes: no broker may fence it.
+EPOCH_DURING_DELETE = -2
+
+
+class LeaderRecoveryState(enum.IntEnum):
+    """Whether the leader was elected uncleanly and is still recovering."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+class LeaderAndIsr(NamedTuple):
+    """The leader of a partition, its epoch, and the in-sync replicas: the value of a partition's state znode.
+
+    `partition_epoch` is the version of that znode. Immutable; used by zk and controller on any thread.
+    """
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    partition_epoch: int = INITIAL_PARTITION_EPOCH
+
+    @classmethod
+    def initial(cls, leader: int, isr: Sequence[int]) -> LeaderAndIsr:
+        """Return the leadership of a new partition."""
+        return cls(leader, INITIAL_LEADER_EPOCH, tuple(isr))
+
+    @classmethod
+    def during_delete(cls, isr: Sequence[int]) -> LeaderAndIsr:
+        """Return the leadership that brokers are sent while a topic is deleted. Kafka: LeaderAndIsr.duringDelete."""
+        return cls(LEADER_DURING_DELETE, INITIAL_LEADER_EPOCH, tuple(isr))
+
+    def new_leader(self, leader: int) -> LeaderAndIsr:
+        """Return the leadership of another leader in the next epoch, with the same in-sync replicas."""
+        return self.new_leader_and_isr(leader, self.isr)
+
+    def new_leader_and_isr(self, leader: int, isr: Sequence[int]) -> LeaderAndIsr:
+        """Return the leadership of another leader in the next epoch, with other in-sync replicas."""
+        return self._replace(leader=leader, isr=tuple(isr), leader_epoch=self.leader_epoch + 1)
+
+    def new_recovering_leader_and_isr(self, leader: int, isr: Sequence[int]) -> LeaderAndIsr:
+        """Return the leadership, in the next epoch, of a leader that was not in sync and has to recover."""
+        return self.new_leader_and_isr(leader, isr)._replace(leader_recovery_state=LeaderRecoveryState.RECOVERING)
+
+    def new_epoch(self) -> LeaderAndIsr:
+        """Return the same leadership in the next epoch."""
+        return self.new_leader_and_isr(self.leader, self.isr)
+
+    def with_partition_epoch(self, partition_epoch: int) -> LeaderAndIsr:
+        """Return the same leadership as it is in that version of the znode."""
+        return self._replace(partition_epoch=partition_epoch)
+
+
+class LeaderIsrAndControllerEpoch(NamedTuple):
+    """A leadership, and the epoch of the controller that decided it."""
+
+    leader_and_isr: LeaderAndIsr
+    controller_epoch: int
+
+
+def _without(replicas: Iterable[int], others: Iterable[int]) -> tuple[int, ...]:
+    unwanted = set(others)
+    return tuple(replica for replica in replicas if replica not in unwanted)
+
+
+class ReplicaAssignment(NamedTuple):
+    """The brokers that hold a partition, the preferred leader first. Immutable; used by zk, metadata and controller.
+
+    `replicas` includes those being added and those being removed.
+    """
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+    @property
+    def origin_replicas(self) -> tuple[int, ...]:
+        """The replicas before the reassignment."""
+        return _without(self.replicas, self.adding_replicas)
+
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """The replicas after the reassignment."""
+        return _without(self.replicas, self.removing_replicas)
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        """Whether replicas are being added or removed."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    def reassign_to(self, target: Sequence[int]) -> ReplicaAssignment:
+        """Return the assignment while this one moves to `target`. A reassignment in progress is replaced."""
+        replicas = tuple(dict.fromkeys((*target, *self.origin_replicas)))
+        return ReplicaAssignment(replicas, _without(replicas, self.origin_replicas), _without(replicas, target))
+
+    def remove_replica(self, replica: int) -> ReplicaAssignment:
+        """Return the assignment without `replica`."""
+        return ReplicaAssignment(
+            _without(self.replicas, (replica,)),
+            _without(self.adding_replicas, (replica,)),
+            _without(self.removing_replicas, (replica,)),
+        )
+
+
+NO_ASSIGNMENT = ReplicaAssignment(())
 
 
 class TopicsZNode:
-    """All topics."""
+    """The parent of all topics."""
 
     path = "/brokers/topics"
 

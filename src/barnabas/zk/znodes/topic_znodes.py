@@ -15,13 +15,14 @@ from barnabas.protocol.uuid import random_uuid
 from barnabas.zk.store.errors import BadVersionError, NodeExistsError, NoNodeError, StoreError
 from barnabas.zk.store.store import ANY_VERSION, Create, Created, NodeData, SetData, Stat, value_of
 from barnabas.zk.znodes.config_znodes import ConfigEntityType, ConfigEntityZNode
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
 from barnabas.zk.znodes.topic_zk_data import (
     DeleteTopicsTopicZNode,
     DeleteTopicsZNode,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
+    ReplicaAssignment,
     TopicIdReplicaAssignment,
     TopicPartitionStateZNode,
     TopicPartitionsZNode,

@@ -62,7 +62,7 @@ def understood(path: str, decode: Callable[[], _T]) -> _T | None:
     try:
         return decode()
     except ZnodeFormatError as error:
-        # TRY400: the reason is in the error's text, and its place in our code helps nobody.
+        # TRY400: the reason is in the error's text, and its place in our code helps no reader.
         logger.error("Leaving out %s, whose data stay as they are: %s", path, error)  # noqa: TRY400
         return None
 

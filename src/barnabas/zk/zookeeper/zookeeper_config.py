@@ -16,7 +16,7 @@ from barnabas.config.setting import Settings, computed, setting
 from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig, text_if_given
 
 if TYPE_CHECKING:
-    from barnabas.security.tls.tls_client import TlsClient
+    from barnabas.security.tls.tls_contexts import TlsClient
     from barnabas.zk.zookeeper.digest_login import ZookeeperUser
 
 _LOGIN: Final = "zookeeper.sasl.jaas.config"
@@ -56,7 +56,7 @@ class ZookeeperTlsConfig(Settings):
         """
         if not self.is_enabled:
             return None
-        from barnabas.security.tls.tls_client import TlsClient  # noqa: PLC0415 - few connections have it
+        from barnabas.security.tls.tls_contexts import TlsClient  # noqa: PLC0415 - few connections have it
 
         try:
             return TlsClient(self._tls, self.endpoint_identification)

@@ -27,7 +27,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import SASL
 
-from barnabas.security.tls.tls_client import TlsClient, TlsRefused
+from barnabas.security.tls.tls_contexts import TlsClient, TlsRefused
 from barnabas.zk.zookeeper.digest_login import DigestLogin, LoginRefused, ZookeeperUser
 from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
 

@@ -228,7 +228,7 @@ class ZookeeperStore(Store):
                     self._is_connected or self._may_wait
                 )
                 if may_send:
-                    # Under the lock: at an expiry kazoo drops what is queued after it has told `_on_connection_state`.
+                    # Under the lock: at an expiry kazoo drops what is queued after its call of `_on_connection_state`.
                     # kazoo's own calls hand answers to a thread of their own, after the connection's thread may have
                     # read the event of the watch: the table of watches could not be kept in the order of the wire.
                     self._unanswered.add(answer)
@@ -375,7 +375,7 @@ class _Answer:
         self._given = threading.Lock()
 
     def set(self, answer: Any) -> None:
-        """Take the answer."""
+        """Take the answer of ZooKeeper; the last one of a round ends its wait."""
         if self._given.acquire(blocking=False):
             self._store.answered(self, self._operation, answer)
             self._round.put(self._index, answer)
@@ -386,7 +386,7 @@ class _Answer:
 
 
 class _Ignored:
-    """The place for an answer that nobody needs: a failed SetWatches is repeated at the next connection."""
+    """The place for an answer that no caller needs: a failed SetWatches is repeated at the next connection."""
 
     def set(self, _answer: Any) -> None:
         """Do nothing."""

@@ -213,7 +213,7 @@ def _trust_of(url: str) -> ssl.SSLContext | None:
     """Return how a server's certificate is checked: as everywhere else, and with every Python alike."""
     if not url.startswith("https:"):
         return None
-    from barnabas.security.tls.https_trust import HttpsTrust  # noqa: PLC0415 - workers seldom need it
+    from barnabas.security.tls.tls_contexts import HttpsTrust  # noqa: PLC0415 - workers seldom need it
 
     return HttpsTrust().context
 

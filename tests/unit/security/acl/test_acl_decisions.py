@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.security.acl import acl_snapshot
+from barnabas.security.acl import acl_authorizer
 from barnabas.security.acl.acl_authorizer import (
     LOGGER_NAME,
     AclAuthorizer,
@@ -170,9 +170,9 @@ def test_the_cache_of_decisions_is_bounded() -> None:
     allow = AclBinding(ResourcePattern(TOPIC, "t", PREFIXED), AccessControlEntry("User:alice", "*", READ, ALLOW))
     authorizer = authorizer_of([allow])
     snapshot = authorizer.snapshot
-    for number in range(acl_snapshot.MAX_DECISIONS + 10):
+    for number in range(acl_authorizer.MAX_DECISIONS + 10):
         assert may(authorizer, READ, f"t{number}")
-    assert len(snapshot._decisions) <= acl_snapshot.MAX_DECISIONS
+    assert len(snapshot._decisions) <= acl_authorizer.MAX_DECISIONS
 
 
 def test_the_log(caplog: pytest.LogCaptureFixture) -> None:

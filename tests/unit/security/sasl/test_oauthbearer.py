@@ -20,9 +20,8 @@ from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.protection import ProtectionMissing
 from barnabas.security.sasl import signed_tokens
-from barnabas.security.sasl.oauth_config import SIGNED_HANDLERS, UNSECURED_HANDLER, OAuthConfig
 from barnabas.security.sasl.oauth_listener import OAuthBearerServer
-from barnabas.security.sasl.sasl_config import SaslConfig
+from barnabas.security.sasl.sasl_config import SIGNED_HANDLERS, UNSECURED_HANDLER, OAuthConfig, SaslConfig
 from barnabas.security.sasl.sasl_listener import SaslListener
 from barnabas.security.sasl.sasl_server import Login, LoginParts, LoginRejected
 from barnabas.security.sasl.signed_tokens import (
@@ -130,7 +129,7 @@ def test_malformed_messages_are_rejected(message: bytes) -> None:
     server = OAuthBearerServer(UnsecuredTokenValidator({}, MockClock(), "x"))
     with pytest.raises(LoginRejected) as caught:
         server.evaluate(message)
-    assert caught.value.told is None
+    assert caught.value.client_text is None
     assert server.login is None
 
 
@@ -161,7 +160,7 @@ def test_a_rejected_token_is_answered_and_then_ends_the_login() -> None:
         assert server.evaluate(first_message(KEY.token(NOW_S - 7200))) == b'{"status":"invalid_token"}'
         with pytest.raises(LoginRejected, match="expired 3600000 ms ago") as caught:
             server.evaluate(last)
-        assert caught.value.told == '{"status":"invalid_token"}'
+        assert caught.value.client_text == '{"status":"invalid_token"}'
         assert server.login is None
 
 

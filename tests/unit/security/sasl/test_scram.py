@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential, ScramFormatter
-from barnabas.security.sasl.scram_messages import (
+from barnabas.security.sasl.scram_mechanism import (
+    SCRAM_SHA_256,
+    SCRAM_SHA_512,
     ClientFinal,
     ClientFirst,
     ScramError,
+    ScramFormatter,
     ServerFinal,
     ServerFirst,
+    StoredScramCredential,
     auth_message,
     escape_name,
     unescape_name,
@@ -44,7 +47,7 @@ def test_the_exchange_of_rfc_7677() -> None:
     )
     assert final.channel_binding == b"n,,"
     salted = SCRAM_SHA_256.salted_password("pencil", server.salt, server.iterations)
-    credential = ScramCredential.of_salted_password(SCRAM_SHA_256, salted, server.salt, server.iterations)
+    credential = StoredScramCredential.of_salted_password(SCRAM_SHA_256, salted, server.salt, server.iterations)
     said = auth_message(first, server, final)
     assert SCRAM_SHA_256.client_proof(salted, said) == final.proof
     assert SCRAM_SHA_256.is_valid_proof(credential.stored_key, said, final.proof)
@@ -60,7 +63,7 @@ def test_the_exchange_of_rfc_7677() -> None:
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
 def test_a_proof_of_another_exchange_proves_nothing(mechanism: ScramFormatter) -> None:
     salted = mechanism.salted_password("secret", b"salt", 4096)
-    credential = ScramCredential.of_salted_password(mechanism, salted, b"salt", 4096)
+    credential = StoredScramCredential.of_salted_password(mechanism, salted, b"salt", 4096)
     proof = mechanism.client_proof(salted, b"this exchange")
     assert len(proof) == mechanism.digest_bytes
     assert mechanism.is_valid_proof(credential.stored_key, b"this exchange", proof)
@@ -72,10 +75,10 @@ def test_a_proof_of_another_exchange_proves_nothing(mechanism: ScramFormatter) -
 
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
 def test_a_credential_goes_through_its_text_and_hides_its_keys(mechanism: ScramFormatter) -> None:
-    credential = ScramCredential.of_password(mechanism, "pass,word=ü", 4096)
+    credential = StoredScramCredential.of_password(mechanism, "pass,word=ü", 4096)
     text = credential.to_text()
     assert [part.partition("=")[0] for part in text.split(",")] == ["salt", "stored_key", "server_key", "iterations"]
-    assert ScramCredential.parse(text) == credential
+    assert StoredScramCredential.parse(text) == credential
     shown = f"{credential!r} {credential} {[credential]}"
     for key in credential[:3]:
         assert repr(key) not in shown
@@ -86,7 +89,7 @@ def test_the_text_of_a_known_credential() -> None:
     # The password and the salt of RFC 7677; other servers publish the same two keys.
     salt = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     salted = SCRAM_SHA_256.salted_password("pencil", salt, 4096)
-    assert ScramCredential.of_salted_password(SCRAM_SHA_256, salted, salt, 4096).to_text() == (
+    assert StoredScramCredential.of_salted_password(SCRAM_SHA_256, salted, salt, 4096).to_text() == (
         "salt=W22ZaJ0SNY7soEsUEjb6gQ==,stored_key=WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=,"
         "server_key=wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=,iterations=4096"
     )
@@ -106,7 +109,7 @@ def test_the_text_of_a_known_credential() -> None:
 )
 def test_a_malformed_credential_is_rejected_without_being_quoted(text: str) -> None:
     with pytest.raises(ValueError) as caught:
-        ScramCredential.parse(text)
+        StoredScramCredential.parse(text)
     assert "secret" not in str(caught.value)
     assert "QQ==" not in str(caught.value)
 

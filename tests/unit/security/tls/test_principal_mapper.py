@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.security.tls.principal_mapper import InvalidRule, NoMatchingRule, PrincipalMapper
+from barnabas.security.tls.distinguished_name import InvalidRule, NoMatchingRule, PrincipalMapper
 
 RULES = (
     r"RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L, "

@@ -13,10 +13,9 @@ import pytest
 
 from barnabas.config.secret import Secret
 from barnabas.security.tls.development_certificates import make_certificates
-from barnabas.security.tls.https_trust import HttpsTrust
 from barnabas.security.tls.key_stores import load_key_store, load_trust_store
 from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
-from barnabas.security.tls.tls_contexts import client_context, server_context
+from barnabas.security.tls.tls_contexts import HttpsTrust, client_context, server_context
 from tests.support.certificates import CertificateAuthority, strict_context
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.config.secret import Secret
-from barnabas.security.tls.tls_client import TlsClient
 from barnabas.security.tls.tls_config import TlsConfig, TrustStoreConfig
+from barnabas.security.tls.tls_contexts import TlsClient
 from barnabas.transport.channel.authenticator import AuthenticationFailed
 from tests.support.certificates import CertificateAuthority
 from tests.support.memory_network import MemoryNetwork

@@ -7,8 +7,7 @@ import pytest
 from barnabas.protocol.errors import DecodeError
 from barnabas.records.compression import Codec
 from barnabas.storage.checkpoints import MalformedCheckpoint
-from barnabas.storage.dump.log_file import DumpTerms, RecordText, dump_file
-from barnabas.storage.dump.side_files import Complaint, IndexCheck
+from barnabas.storage.dump import Complaint, DumpTerms, IndexCheck, RecordText, dump_file
 from barnabas.storage.producers.entry import BatchMetadata, ProducerStateEntry
 from barnabas.storage.producers.snapshot import encode_snapshot
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry

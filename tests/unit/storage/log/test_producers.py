@@ -22,8 +22,8 @@ from barnabas.storage.producers.entry import ActiveProducer
 from barnabas.storage.producers.snapshot import encode_snapshot
 from barnabas.storage.producers.state_manager import MANY_PRODUCERS
 from barnabas.storage.segment.factory import SegmentFactory
+from barnabas.storage.segment.file import OpenFiles
 from barnabas.storage.segment.index_file import IndexPages
-from barnabas.storage.segment.open_files import OpenFiles
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import NOW, Broker, batch, fault_once, log_config, offsets, produced, read_all
 

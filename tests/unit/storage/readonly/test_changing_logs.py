@@ -19,12 +19,10 @@ from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.runtime.files import Files, OperatingSystemFiles
 from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, LOG_START_OFFSET_FILE, OffsetCheckpointFile
 from barnabas.storage.log_append_info import AppendOrigin
-from barnabas.storage.readonly.log_directories import ReadableLog, ReadonlyDirectories
-from barnabas.storage.readonly.log_split import LogSplit, split_log, with_aborted
+from barnabas.storage.readonly.log_directories import ReadableLog, ReadonlyDirectories, offset_of_timestamp
+from barnabas.storage.readonly.log_split import LogSplit, SplitBatches, split_log, with_aborted
 from barnabas.storage.readonly.log_transactions import aborted_ranges, last_stable_offset
 from barnabas.storage.readonly.partition_log import LogUnreadable, PartitionLog, RecordsDeleted
-from barnabas.storage.readonly.split_batches import SplitBatches
-from barnabas.storage.readonly.timestamp_lookup import offset_of_timestamp
 from tests.unit.storage.log_harness import NOW, PARTITION, Broker, batch, log_config
 
 FILES = OperatingSystemFiles(read_only=True)

@@ -10,11 +10,9 @@ import pytest
 
 from barnabas.records.record_batch import RecordBatch
 from barnabas.runtime.files import OperatingSystemFiles
-from barnabas.storage.readonly.log_directories import ReadableLog, ReadonlyDirectories
-from barnabas.storage.readonly.log_split import split_log, with_aborted
+from barnabas.storage.readonly.log_directories import ReadableLog, ReadonlyDirectories, offset_of_timestamp
+from barnabas.storage.readonly.log_split import SplitBatches, split_log, with_aborted
 from barnabas.storage.readonly.log_transactions import aborted_ranges, last_stable_offset
-from barnabas.storage.readonly.split_batches import SplitBatches
-from barnabas.storage.readonly.timestamp_lookup import offset_of_timestamp
 from tests.compatibility.golden import ANSWERS, unpack
 
 FILES = OperatingSystemFiles(read_only=True)

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from barnabas.storage.segment.file import SegmentFile
+from barnabas.storage.segment.file import OpenFiles, SegmentFile
 from barnabas.storage.segment.index_file import PAGE_ENTRIES, CorruptIndex, IndexPages
 from barnabas.storage.segment.offset_index import OffsetIndex, OffsetPosition
-from barnabas.storage.segment.open_files import OpenFiles
 from barnabas.storage.segment.time_index import TimeIndex, TimestampOffset
 from tests.support.simulated_files import SimulatedFiles
 

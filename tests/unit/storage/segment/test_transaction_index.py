@@ -6,9 +6,8 @@ import errno
 
 import pytest
 
-from barnabas.storage.segment.file import SegmentFile
+from barnabas.storage.segment.file import OpenFiles, SegmentFile
 from barnabas.storage.segment.index_file import CorruptIndex
-from barnabas.storage.segment.open_files import OpenFiles
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry, TransactionIndex
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import Broker, fault_once

@@ -18,11 +18,13 @@ from typing import Final, NamedTuple
 
 from barnabas.config.secret import Secret
 from barnabas.security.sasl.client.client_authenticator import LoginFailed, PasswordUser, SaslLogin
-from barnabas.security.sasl.scram_mechanism import MIN_ITERATIONS, SCRAM_MECHANISMS, ScramFormatter
-from barnabas.security.sasl.scram_messages import (
+from barnabas.security.sasl.scram_mechanism import (
+    MIN_ITERATIONS,
+    SCRAM_MECHANISMS,
     ClientFinal,
     ClientFirst,
     ScramError,
+    ScramFormatter,
     ServerFinal,
     ServerFirst,
     auth_message,

@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple
 from barnabas.config.secret import Secret
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.security.sasl.token_claims import ClaimRules, TokenInvalid, decoded_part, valid_token
-from barnabas.security.tls.https_trust import HttpsTrust, is_refused_certificate
+from barnabas.security.tls.tls_contexts import HttpsTrust, is_refused_certificate
 
 logger = logging.getLogger(__name__)
 

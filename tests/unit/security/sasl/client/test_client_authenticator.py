@@ -26,8 +26,7 @@ from barnabas.security.sasl.client.client_authenticator import (
 from barnabas.security.sasl.client.oauthbearer_client import OAuthBearerClient
 from barnabas.security.sasl.client.plain_client import PlainClient
 from barnabas.security.sasl.client.scram_client import TOKEN_EXTENSIONS, ScramClient, ScramLogin
-from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256
-from barnabas.security.sasl.scram_messages import ClientFirst
+from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256, ClientFirst
 
 PASSWORD = "pencil"
 NONCE = "rOprNGfwEbeRWgbNEkqO"

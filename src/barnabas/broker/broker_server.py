@@ -27,7 +27,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.api.authorize import Authorizer
-from barnabas.broker.controlled_shutdown import ControlledShutdownClient, ShutdownTerms
 from barnabas.broker.foundations import Foundations, start_foundations
 from barnabas.broker.lifecycle import BrokerLifecycle, BrokerState
 from barnabas.broker.process_tuning import (
@@ -252,6 +251,8 @@ def _follow_settings(stages: BuiltStages, front: FrontStage) -> None:
 
 def _shut_down_controlled(stages: BuiltStages) -> None:
     """Have other brokers lead what this broker leads, unless the broker ends because of a fatal error."""
+    from barnabas.broker.controlled_shutdown import ControlledShutdownClient, ShutdownTerms
+
     config, lifecycle = stages.foundations.dynamic.current, stages.foundations.lifecycle
     terms = ShutdownTerms.from_kafka_config(config)
     is_connected = stages.storage.zk_client.stop_waiting()

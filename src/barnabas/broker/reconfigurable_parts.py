@@ -195,7 +195,7 @@ def add_reconfigurable_parts(stages: BuiltStages, front: FrontStage, advertise: 
     dynamic.add_reconfigurable(handler_threads)
     dynamic.add_reconfigurable(scheduler_threads, made_from=static)
     fetchers = stages.replication.replicas.fetchers
-    dynamic.add_reconfigurable(SettingsFollower(FetcherConfig, lambda fetching: fetchers.resize(fetching.fetchers)))
+    dynamic.add_reconfigurable(SettingsFollower(FetcherConfig, lambda fetching: fetchers().resize(fetching.fetchers)))
     dynamic.add_reconfigurable(SettingsFollower(LogManagerConfig, log_manager.reconfigure), made_from=static)
     dynamic.add_reconfigurable(
         DynamicLogs(log_manager, stages.storage.topic_configs, controller.enable_unclean_leader_election)

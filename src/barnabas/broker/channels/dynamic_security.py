@@ -32,7 +32,7 @@ class DynamicSecurity:
         `listeners` is among them: a listener that is closed is forgotten, a new one is checked. The mechanisms of SASL
         and their users count for listeners that are opened later, as in Kafka.
         """
-        from barnabas.security.sasl.sasl_config import SaslConfig  # noqa: PLC0415 - asked for when a setting changes
+        from barnabas.security.sasl.sasl_config import SaslConfig
 
         return (
             TlsConfig.dynamic_names()

@@ -193,7 +193,7 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
 
 
 def _intercepted(stages: BuiltStages, registry: Registry, apis: Apis, faults: FaultLayer) -> Registry:
-    from barnabas.faults.injector import Surroundings  # noqa: PLC0415 - loaded only where there are faults
+    from barnabas.faults.injector import Surroundings
 
     metadata = stages.replication.metadata
     surroundings = Surroundings(

@@ -66,7 +66,7 @@ def build_group_coordinator(
     rebalances = RebalanceCounts()
 
     def build_consumer() -> ConsumerGroups:
-        from barnabas.broker.stages.consumer_group_coordination import build_consumer_groups  # noqa: PLC0415 - a start does without
+        from barnabas.broker.stages.consumer_group_coordination import build_consumer_groups
 
         return build_consumer_groups(environment, classic, rebalances.count_consumer)
 

@@ -1,6 +1,8 @@
 """The third stage of a broker's start: the replicas over its logs, and the group coordinator over the replicas.
 
-Built by BrokerServer on the main thread. Nothing is led yet: the controller will say what this broker leads.
+Built by BrokerServer on the main thread. Nothing is led yet: the controller will say what this broker leads. What a
+broker has for its peers (fetchers, their connections, changes of in-sync replicas) is imported and made with the first
+order about a partition that has replicas on others, on the handler thread of that order.
 
 Kafka: the part of KafkaServer.startup about ReplicaManager and GroupCoordinator; BrokerConfigHandler.
 """
@@ -12,7 +14,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.channels.broker_channels import BrokerConnections
-from barnabas.broker.channels.leader_connections import InterBrokerAddresses, LeaderConnections
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.stages.broker_metrics import register_broker_metrics, register_identity_metrics
 from barnabas.broker.stages.group_coordination import late_group_coordinator
@@ -24,16 +25,17 @@ from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.quota.quota_managers import QuotaConfig
 from barnabas.quota.replication_quota import ReplicationQuotas, register_replication_quota_metrics
-from barnabas.replica.isr.default_alter_partition_manager import AlterPartitionSender, DefaultAlterPartitionManager
 from barnabas.replica.isr.isr_updates import AlterPartitionManager
-from barnabas.replica.isr.zk_alter_partition_manager import ZkAlterPartitionManager
 from barnabas.replica.replica_config import FetcherConfig, ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.requests.waiting_requests import WaitingRequests
+from barnabas.runtime.lazy import Lazy
 from barnabas.zk.znodes.config_znodes import ConfigEntityType
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+    from barnabas.replica.fetcher.fetcher_manager import FetcherId
+    from barnabas.replica.fetcher.leader_end_point import LeaderEndPoint
 
 
 class ReplicationStage(NamedTuple):
@@ -57,16 +59,23 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
         kafka_config, broker_id, foundations.listeners, foundations.clock, foundations.metrics
     )
     fetching = FetcherConfig.from_kafka_config(kafka_config)
-    leaders = LeaderConnections(
-        connections,
-        inter_broker_listener_name_of(kafka_config),
-        fetching,
-        broker_id,
-        lambda: storage.registration.epoch,
-    )
+
+    def connect(fetcher_id: FetcherId) -> LeaderEndPoint:
+        from barnabas.broker.channels.leader_connections import LeaderConnections
+
+        listener_name = inter_broker_listener_name_of(kafka_config)
+        leaders = LeaderConnections(connections, listener_name, fetching, broker_id, lambda: storage.registration.epoch)
+        return leaders.connect(fetcher_id)
+
     quotas = _replication_quotas(foundations, storage)
     config = ReplicaConfig.from_kafka_config(kafka_config, broker_id=broker_id)
-    alter_partitions = _isr_changes(foundations, storage, connections, metadata, config)
+    alter_partitions = Lazy(lambda: _isr_changes(foundations, storage, connections, metadata, config))
+
+    def stop_isr_changes() -> None:
+        if alter_partitions.made is not None:
+            alter_partitions.made.shutdown()
+
+    lifecycle.on_stop("changes of in-sync replicas", stop_isr_changes)
     replicas = ReplicaManager(
         config,
         storage.log_manager,
@@ -76,7 +85,7 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
         foundations.clock,
         alter_partitions,
         fetching,
-        leaders.connect,
+        connect,
         quotas,
     )
     replicas.startup(foundations.scheduler)
@@ -110,16 +119,19 @@ def _isr_changes(
 ) -> AlterPartitionManager:
     """Return the way in which leaders here change their in-sync replicas, by `inter.broker.protocol.version`."""
     if config.alter_partition_version is None:
+        from barnabas.replica.isr.zk_alter_partition_manager import ZkAlterPartitionManager
+
         writer = ZkAlterPartitionManager(storage.zk_client, foundations.scheduler, foundations.clock)
         writer.start()
         return writer
+    from barnabas.broker.channels.leader_connections import InterBrokerAddresses
+    from barnabas.replica.isr.default_alter_partition_manager import AlterPartitionSender, DefaultAlterPartitionManager
+
     listener_name = inter_broker_listener_name_of(foundations.dynamic.current)
     # A controller of another release may know other versions.
     addresses = InterBrokerAddresses(connections, metadata, listener_name, discovers_versions=True)
     sender = AlterPartitionSender(config.broker_id, lambda: storage.registration.epoch, config.alter_partition_version)
-    manager = DefaultAlterPartitionManager(sender, addresses, lambda: metadata.image.controller_id)
-    foundations.lifecycle.on_stop("changes of in-sync replicas", manager.shutdown)
-    return manager
+    return DefaultAlterPartitionManager(sender, addresses, lambda: metadata.image.controller_id)
 
 
 def _replication_quotas(foundations: Foundations, storage: StorageStage) -> ReplicationQuotas:

@@ -165,8 +165,8 @@ def _open_store(foundations: Foundations, metadata_dir: str | None, directories:
 def _connect_to_zookeeper(foundations: Foundations) -> Store:
     try:
         # Here, since a broker that stands alone needs no kazoo.
-        from barnabas.zk.zookeeper.zookeeper_metrics import ZookeeperMetrics  # noqa: PLC0415
-        from barnabas.zk.zookeeper.zookeeper_store import ZookeeperStore  # noqa: PLC0415
+        from barnabas.zk.zookeeper.zookeeper_metrics import ZookeeperMetrics
+        from barnabas.zk.zookeeper.zookeeper_store import ZookeeperStore
     except ImportError as error:
         raise ConfigError(
             f"zookeeper.connect needs the extra zookeeper: pip install barnabas[zookeeper] ({error})",

@@ -107,12 +107,10 @@ class PartitionReassignments:
         return results | {partition: self._begin(partition, new) for partition, new in begun.items()}
 
     def begin_those_in_store(self) -> set[TopicPartition]:
-        """Begin what /admin/reassign_partitions asks for, and watch for the next. Return the partitions that move.
+        """Begin what /admin/reassign_partitions asks for, which is watched already. Return the partitions that move.
 
         Target replicas may be dead brokers, as in Kafka: the move waits for them.
         """
-        if not self._watches.watch_reassignments():
-            return set()
         begun: set[TopicPartition] = set()
         failed: set[TopicPartition] = set()
         for partition, target in self._targets_in_store().items():

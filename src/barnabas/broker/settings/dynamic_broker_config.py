@@ -19,18 +19,27 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.config.broker_config_keys import find_key
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_error import ConfigError, RequirementFailed, StepTooLarge
-from barnabas.config.dynamic_settings import base_name, check_dynamic_settings, check_thread_counts, usable_settings
+from barnabas.config.dynamic_settings import (
+    base_name,
+    check_dynamic_settings,
+    check_thread_counts,
+    is_password,
+    usable_settings,
+)
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import by_reason, why_nothing_acts
 from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.metadata.config_repository import ALL_BROKERS
-from barnabas.metadata.stored_passwords import StoredPasswords
 from barnabas.network.network_config import NetworkConfig
+from barnabas.runtime.lazy import Lazy
+
+if TYPE_CHECKING:
+    from barnabas.metadata.stored_passwords import StoredPasswords
 
 logger = logging.getLogger(__name__)
 
@@ -69,13 +78,27 @@ class FollowsFiles(Protocol):
         """Take over files that have changed; one that cannot be used is logged."""
 
 
+def has_old_secret(config: KafkaConfig) -> bool:
+    """Return whether stored passwords may be encoded with a secret that is to be replaced."""
+    return bool(config.optional_string("password.encoder.old.secret"))
+
+
 class DynamicBrokerConfig:
     """The settings in force, and the parts that follow them. static: the settings of the file."""
 
     def __init__(self, static: KafkaConfig) -> None:
         """Raises ConfigError: the encoder of passwords cannot be made."""
         self._settings = BrokerSettings.of(static)
-        self.passwords = StoredPasswords(static)
+
+        def new_passwords() -> StoredPasswords:
+            from barnabas.metadata.stored_passwords import StoredPasswords
+
+            return StoredPasswords(static)
+
+        self._passwords = Lazy(new_passwords)
+        if static.optional_string("password.encoder.secret") or has_old_secret(static):
+            # Now, since their settings may stop the start. Other brokers are rarely asked to store a password.
+            self._passwords()
         self._broker_id = ""
         self._lock = threading.RLock()
         self._parts: tuple[Reconfigurable, ...] = ()
@@ -91,6 +114,11 @@ class DynamicBrokerConfig:
     def settings(self) -> BrokerSettings:
         """The settings in force now, and the source of each."""
         return self._settings
+
+    @property
+    def passwords(self) -> StoredPasswords:
+        """The encoder of the passwords among the broker's settings."""
+        return self._passwords()
 
     def load(
         self,
@@ -150,7 +178,9 @@ class DynamicBrokerConfig:
         if entity not in (ALL_BROKERS, self._broker_id):
             return
         per_broker = entity != ALL_BROKERS
-        usable, complaints = usable_settings(self.passwords.decoded(stored), per_broker=per_broker)
+        if any(map(is_password, stored)):
+            stored = self.passwords.decoded(stored)
+        usable, complaints = usable_settings(stored, per_broker=per_broker)
         for complaint in complaints:
             logger.error("Ignoring a setting of the metadata store: %s", complaint)
         with self._lock:

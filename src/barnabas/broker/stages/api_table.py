@@ -29,18 +29,18 @@ from barnabas.api.registry import HandlerFamily, Registry, narrowed
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.api.transaction_verification import TransactionVerification, VerificationMetrics
 from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.log_config import validate_topic_config
 from barnabas.config.setting import Settings, setting
 from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
-from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.cluster_features import ClusterFeatures
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.registered_addresses import RegisteredAddresses
-from barnabas.metadata.topic_admin import TopicAdmin, TopicAdminConfig
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.lazy import Lazy
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
 
@@ -50,8 +50,10 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from barnabas.metadata.acl_admin import AclAdmin
+    from barnabas.metadata.auto_topic_creation import AutoTopicCreation
     from barnabas.metadata.delegation_tokens import DelegationTokenManager
     from barnabas.metadata.producer_ids import ProducerIdManager
+    from barnabas.metadata.topic_admin import TopicAdmin
     from barnabas.purgatory.purgatory import DelayedFuturePurgatory
 
 FIRST_TWO_VERSIONS: Final = (0, 1)
@@ -113,16 +115,10 @@ def build_registry(
     Raises ValueError when two families serve the same API.
     """
     registry: Registry
-    config, dynamic = parts.dynamic.current, parts.dynamic
+    config = parts.dynamic.current
     settings = ApiConfig.from_kafka_config(config)
-    new_topics = TopicAdminConfig.from_kafka_config(
-        # Read at each creation: the defaults of the broker are dynamic settings.
-        config,
-        validate_topic_config=lambda topic: validate_topic_config(topic, dynamic.current),
-    )
-    admin = TopicAdmin(parts.zk_client, parts.metadata, new_topics, require_room=parts.require_room)
     # One for Metadata and FindCoordinator: it knows which topics are being created.
-    creation = AutoTopicCreation(admin, parts.metadata, InternalTopicsConfig.from_kafka_config(config))
+    creation = Lazy(lambda: _topic_creation(parts, config))
     senders = BrokerSenders(parts.own_principal, parts.brokers_principals, _registered_addresses(parts).includes)
     brokers = BrokerOrigin(authorizer, senders, listener_name=parts.inter_broker_listener)
     # With a control plane the controller's requests are taken there alone: elsewhere any client could send them.
@@ -132,7 +128,7 @@ def build_registry(
     early: Sequence[HandlerFamily] = (
         # A callable, since the registry is made of the handlers of this very family.
         ApiVersionsApi(lambda: registry, parts.features),
-        MetadataApi(parts.metadata, creation, lambda: settings.auto_create_topics, authorizer),
+        MetadataApi(parts.metadata, lambda: creation().on_first_use, lambda: settings.auto_create_topics, authorizer),
         ProduceApi(parts.replicas, parts.metadata, authorizer, _verification(parts)),
         FetchApi(
             parts.replicas,
@@ -145,12 +141,35 @@ def build_registry(
         ),
         InterBrokerApi(parts.replicas, origin, parts.broker_epoch),
     )
-    late = LateTable(parts, authorizer, settings, TopicCreation(admin, creation), brokers)
+    late = LateTable(parts, authorizer, settings, creation, brokers)
     handlers = [handler for family in early for handler in family.handlers()]
     for families in late.families({handler.api_key for handler in handlers}):
         handlers += families.handlers()
     registry = Registry(handlers if emulated_release is None else narrowed(handlers, emulated_release))
     return registry
+
+
+class TopicCreation(NamedTuple):
+    """What creates topics: on request, and on first use."""
+
+    admin: TopicAdmin
+    on_first_use: AutoTopicCreation
+
+
+def _topic_creation(parts: ServedParts, config: KafkaConfig) -> TopicCreation:
+    """Import and make what creates topics, with the settings of the start."""
+    from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
+    from barnabas.metadata.topic_admin import TopicAdmin, TopicAdminConfig
+
+    new_topics = TopicAdminConfig.from_kafka_config(
+        # Read at each creation: the defaults of the broker are dynamic settings.
+        config,
+        validate_topic_config=lambda topic: validate_topic_config(topic, parts.dynamic.current),
+    )
+    admin = TopicAdmin(parts.zk_client, parts.metadata, new_topics, require_room=parts.require_room)
+    return TopicCreation(
+        admin, AutoTopicCreation(admin, parts.metadata, InternalTopicsConfig.from_kafka_config(config))
+    )
 
 
 def _registered_addresses(parts: ServedParts) -> RegisteredAddresses:
@@ -166,13 +185,6 @@ def _verification(parts: ServedParts) -> TransactionVerification:
     return TransactionVerification(parts.replicas, parts.transactions, parts.verifications)
 
 
-class TopicCreation(NamedTuple):
-    """What creates topics: on request, and on first use."""
-
-    admin: TopicAdmin
-    on_first_use: AutoTopicCreation
-
-
 class LateTable:
     """The late families; each method imports what it makes. The methods have the names of the messages' modules."""
 
@@ -181,7 +193,7 @@ class LateTable:
         parts: ServedParts,
         authorizer: Authorizer | None,
         settings: ApiConfig,
-        creation: TopicCreation,
+        creation: Lazy[TopicCreation],
         brokers: BrokerOrigin,
     ) -> None:
         self._parts = parts
@@ -269,7 +281,7 @@ class LateTable:
                 parts.metadata,
                 parts.groups.partitions.partition_for,
                 parts.transactions.partitions.partition_for,
-                self._creation.on_first_use,
+                self._creation().on_first_use,
                 parts.topic_changes,
                 self._authorizer,
             ),
@@ -383,7 +395,7 @@ class LateTable:
         from barnabas.api.handlers.elections import ElectionsApi
         from barnabas.api.handlers.topics import PartitionsApi, TopicsApi
 
-        parts, authorizer, admin = self._parts, self._authorizer, self._creation.admin
+        parts, authorizer, admin = self._parts, self._authorizer, self._creation().admin
         return (
             TopicsApi(
                 admin,

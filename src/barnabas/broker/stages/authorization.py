@@ -1,29 +1,42 @@
 """The authorizer of a broker, made of its settings, with the lists in the store.
 
 Called by BrokerServer on the main thread, between the opening of the store and the binding of sockets: no request is
-answered before all lists are loaded. Kafka: the part of KafkaServer.startup about the authorizer.
+answered before all lists are loaded. A broker without an authorizer imports nothing of the lists. Kafka: the part of
+KafkaServer.startup about the authorizer.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.foundations import Foundations
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_key import ConfigType, parse_value
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.setting import Settings, computed, setting
-from barnabas.metadata.acl_admin import AclAdmin
-from barnabas.security.acl.acl_authorizer import AclAuthorizer, parse_super_users
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+
+if TYPE_CHECKING:
+    from barnabas.metadata.acl_admin import AclAdmin
+    from barnabas.security.acl.acl_authorizer import AclAuthorizer
+
+authorizer_logger = logging.getLogger("kafka.authorizer.logger")
+if authorizer_logger.level == logging.NOTSET:
+    authorizer_logger.setLevel(logging.INFO)  # as Kafka ships it: not with everything else at DEBUG
 
 _SUPER_USERS: Final = "super.users"
 _ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 
 
 def _super_users(config: ConfigValues) -> frozenset[str]:
+    text = config.originals.get(_SUPER_USERS)
+    if not text:
+        return frozenset()
+    from barnabas.security.acl.acl_authorizer import parse_super_users
+
     try:
-        return parse_super_users(config.originals.get(_SUPER_USERS))
+        return parse_super_users(text)
     except ValueError as error:
         raise ConfigError(f"Invalid value for configuration {_SUPER_USERS}: {error}", _SUPER_USERS) from error
 
@@ -55,6 +68,9 @@ def start_authorization(foundations: Foundations, zk_client: KafkaZkClient) -> A
     settings = AuthorizerConfig.from_kafka_config(foundations.static)
     if not settings.class_name:
         return None
+    from barnabas.metadata.acl_admin import AclAdmin
+    from barnabas.security.acl.acl_authorizer import AclAuthorizer
+
     authorizer = AclAuthorizer(settings.super_users, allow_if_none=settings.allow_if_none)
     acls = AclAdmin(zk_client, authorizer, foundations.scheduler, foundations.clock)
     acls.start()

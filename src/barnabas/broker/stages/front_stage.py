@@ -36,8 +36,6 @@ from barnabas.broker.stages.storage_stage import StorageStage
 from barnabas.broker.stages.transaction_stage import TransactionStage
 from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
 from barnabas.controller.delayed_elect_leader import LeaderElections
-from barnabas.metadata.acl_admin import AclAdmin
-from barnabas.metadata.delegation_tokens import DelegationTokenManager, TokenConfig
 from barnabas.metadata.scram_credential_cache import ScramCredentialCache
 from barnabas.network.connections.channel_builders import CONTROL_PLANE
 from barnabas.network.network_config import NetworkConfig
@@ -50,16 +48,18 @@ from barnabas.network.socket_server import SocketServer
 from barnabas.purgatory.purgatory import DelayedFuturePurgatory
 from barnabas.replica.replica_metrics import register_purgatory
 from barnabas.runtime.clock import Clock
-from barnabas.security.delegation_token import TokenCache
-from barnabas.security.sasl.sasl_server import LoginParts
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential
 from barnabas.transport.channel.authenticator import ChannelBuilder
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 if TYPE_CHECKING:
     from barnabas.faults.fault_layer import FaultLayer
+    from barnabas.metadata.acl_admin import AclAdmin
+    from barnabas.metadata.delegation_tokens import DelegationTokenManager
+    from barnabas.security.sasl.sasl_server import LoginParts
 
 CONTROL_PLANE_HANDLERS: Final = 1
+TOKEN_SECRETS: Final = ("delegation.token.secret.key", "delegation.token.master.key")
+"""The settings of which one makes delegation tokens possible: the new name of KIP-681, and the old one."""
 
 
 class AccessRules(NamedTuple):
@@ -157,7 +157,12 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     credentials = ScramCredentialCache(storage.zk_client, None if tokens is None else tokens.credential)
     create_missing_credentials(broker_logins_of(config), storage.zk_client.configs)
     credentials.start(storage.config_changes)
-    logins = LoginParts(credentials, versions.before_login, clock, foundations.scheduler)
+
+    def logins() -> LoginParts:
+        from barnabas.security.sasl.sasl_server import LoginParts
+
+        return LoginParts(credentials, versions.before_login, clock, foundations.scheduler)
+
     channels = ListenerChannels(lambda: foundations.dynamic.current, clock, logins, access.channel_builders)
     sockets = SocketServer(
         NetworkConfig.from_kafka_config(
@@ -227,18 +232,16 @@ def _start_delegation_tokens(foundations: Foundations, zk_client: KafkaZkClient)
     Returns their manager, with a cache that holds SCRAM credentials for logins by token; None without
     `delegation.token.secret.key`.
     """
-    config = TokenConfig.from_kafka_config(foundations.static)
-    if config.secret_key is None:
+    if not any(map(foundations.static.optional_string, TOKEN_SECRETS)):
         return None
-    manager = DelegationTokenManager(config, zk_client.tokens, TokenCache(_token_credentials), foundations.clock)
+    from barnabas.metadata.delegation_tokens import DelegationTokenManager, TokenConfig
+    from barnabas.security.delegation_token import TokenCache, credentials_of_token
+
+    config = TokenConfig.from_kafka_config(foundations.static)
+    manager = DelegationTokenManager(config, zk_client.tokens, TokenCache(credentials_of_token), foundations.clock)
     manager.start(foundations.scheduler)
     foundations.lifecycle.on_stop("delegation tokens", manager.stop)
     return manager
-
-
-def _token_credentials(password: str) -> dict[str, ScramCredential]:
-    """Return the credentials of a token's password, with the fewest iterations: the password is long and random."""
-    return {name: ScramCredential.of_password(each, password) for name, each in SCRAM_MECHANISMS.items()}
 
 
 def _build_registry(

@@ -10,6 +10,7 @@ Kafka: the part of KafkaServer.startup from initZkClient to logManager.startup; 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
@@ -18,8 +19,7 @@ from barnabas.broker.broker_identity import BrokerIdentity, establish_identity
 from barnabas.broker.channels.dynamic_security import check_security_of_start
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.lifecycle import BrokerState
-from barnabas.broker.metadata_migration import check_not_moved, check_still_in_zookeeper
-from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig, has_old_secret
 from barnabas.broker.settings.server_config import ServerConfig
 from barnabas.broker.settings.topic_log_configs import TopicLogConfigs
 from barnabas.broker.stages.log_dir_failures import LogDirFailures
@@ -39,8 +39,8 @@ from barnabas.storage.storage_metrics import register_loading_metrics
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store.embedded_store import EmbeddedStore
 from barnabas.zk.store.store import Store
+from barnabas.zk.store.znode_table import MOVED_FILE
 from barnabas.zk.znodes.config_znodes import ConfigEntityType
-from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
 
 logger = logging.getLogger(__name__)
 
@@ -74,8 +74,8 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     InconsistentMetaProperties when they are another broker's.
     """
     lifecycle = foundations.lifecycle
-    timeout_ms = ServerConfig.from_kafka_config(foundations.static).log_dir_failure_timeout_ms
-    failures = LogDirFailures(lifecycle.fail, foundations.clock, timeout_ms=timeout_ms)
+    server = ServerConfig.from_kafka_config(foundations.static)
+    failures = LogDirFailures(lifecycle.fail, foundations.clock, timeout_ms=server.log_dir_failure_timeout_ms)
     directories = LogDirectories(foundations.static.log_dirs, foundations.files, failures.notify)
     directories.open()
     lifecycle.on_stop("log directories", directories.release)
@@ -95,7 +95,7 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     registration = BrokerRegistration(
         zk_client,
         partial(foundations.listeners.broker_info, identity.broker_id),
-        patience_ms=ZookeeperConfig.from_kafka_config(foundations.static).session_timeout_ms + EXPIRY_SLACK_MS,
+        patience_ms=server.zookeeper_session_timeout_ms + EXPIRY_SLACK_MS,
     )
     log_manager = LogManager(
         directories,
@@ -117,11 +117,10 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     # After the loading: a notice about a topic finds the topic's logs.
     config_changes.start()
     lifecycle.on_stop("settings", config_changes.stop)
-    release = ServerConfig.from_kafka_config(foundations.static).emulated_release
     return StorageStage(
         identity=identity,
         zk_client=zk_client,
-        features=ClusterFeatures(zk_client, supported_features(release)),
+        features=ClusterFeatures(zk_client, supported_features(server.emulated_release)),
         registration=registration,
         topic_configs=topic_configs,
         config_changes=config_changes,
@@ -133,6 +132,8 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
 
 def _encode_passwords_again(dynamic: DynamicBrokerConfig, repository: ConfigRepository, broker: str) -> None:
     """Replace stored passwords that `password.encoder.old.secret` has encoded."""
+    if not has_old_secret(dynamic.current):
+        return
     encoded = dynamic.passwords.encoded_again(lambda: repository.broker_overrides(broker))
     if encoded is not None:
         repository.change_broker_config(broker, encoded)
@@ -151,7 +152,10 @@ def _open_store(foundations: Foundations, metadata_dir: str | None, directories:
     """Open a session with the embedded store in `metadata_dir`, or with ZooKeeper. Raises ConfigError, StoreError."""
     if metadata_dir is None:
         return _connect_to_zookeeper(foundations)
-    check_not_moved(foundations.files, metadata_dir)
+    if foundations.files.exists(os.path.join(metadata_dir, MOVED_FILE)):
+        from barnabas.broker.metadata_migration import check_not_moved
+
+        check_not_moved(foundations.files, metadata_dir)
 
     def make_room(error: OSError) -> bool:
         return directories.ran_full(metadata_dir, "changing the metadata", error)
@@ -165,6 +169,7 @@ def _open_store(foundations: Foundations, metadata_dir: str | None, directories:
 def _connect_to_zookeeper(foundations: Foundations) -> Store:
     try:
         # Here, since a broker that stands alone needs no kazoo.
+        from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
         from barnabas.zk.zookeeper.zookeeper_metrics import ZookeeperMetrics
         from barnabas.zk.zookeeper.zookeeper_store import ZookeeperStore
     except ImportError as error:
@@ -178,6 +183,8 @@ def _connect_to_zookeeper(foundations: Foundations) -> Store:
     # Before the start, whose failure may leave kazoo's threads behind.
     foundations.lifecycle.on_stop("metadata store", store.close)
     store.start()
+    from barnabas.broker.metadata_migration import check_still_in_zookeeper
+
     check_still_in_zookeeper(store)
     return store
 

@@ -14,15 +14,14 @@ from barnabas.broker.foundations import Foundations
 from barnabas.broker.stages.replication_stage import ReplicationStage
 from barnabas.broker.stages.storage_stage import StorageStage
 from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
-from barnabas.coordinator.runtime.loader import RecentLoads, recent_loads
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
-from barnabas.metadata.auto_topic_creation import InternalTopicsConfig
 from barnabas.metadata.producer_ids import ProducerIdManager
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.runtime.clock import Clock
 
 if TYPE_CHECKING:
+    from barnabas.coordinator.runtime.loader import RecentLoads
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator, TransactionCounts
 
 
@@ -40,8 +39,8 @@ def build_transactions(
     """Build the stage. The coordinator is told of every change of leadership from now on."""
     broker_id = storage.identity.broker_id
     producer_ids = ProducerIdManager(broker_id, storage.zk_client)
-    topics = InternalTopicsConfig.from_kafka_config(foundations.dynamic.current)
-    partitions = CoordinatorPartitions(TRANSACTION_STATE_TOPIC, replication.metadata, topics.transactions_partitions)
+    count = foundations.dynamic.current.integer("transaction.state.log.num.partitions")
+    partitions = CoordinatorPartitions(TRANSACTION_STATE_TOPIC, replication.metadata, count)
 
     def build() -> TransactionCoordinator:
         from barnabas.broker.stages.transaction_coordinator_builder import build_transaction_coordinator
@@ -86,11 +85,17 @@ def register_transaction_metrics(
     text = "Transactions with all markers whose log did not take that they are complete"
     registry.register(*_MARKER_METRICS, "LogAppendRetryQueueSize", text, of(lambda each: each.append_retries()))
 
-    def loads() -> RecentLoads:
+    def loads(of_recent: Callable[[RecentLoads], float]) -> float:
         present = counts()
-        return RecentLoads(0, 0) if present is None else recent_loads(present.load_times, clock.nanoseconds())
+        if present is None:
+            return 0
+        from barnabas.coordinator.runtime.loader import recent_loads
+
+        return of_recent(recent_loads(present.load_times, clock.nanoseconds()))
 
     longest, mean = "partition-load-time-max", "partition-load-time-avg"
     text = "Mean milliseconds that loading a partition's transactions took, over half a minute"
-    registry.register(*_LOAD_METRICS, longest, "Longest of these", lambda: loads().longest_ms, is_attribute=True)
-    registry.register(*_LOAD_METRICS, mean, text, lambda: loads().mean_ms, is_attribute=True)
+    registry.register(
+        *_LOAD_METRICS, longest, "Longest of these", lambda: loads(lambda recent: recent.longest_ms), is_attribute=True
+    )
+    registry.register(*_LOAD_METRICS, mean, text, lambda: loads(lambda recent: recent.mean_ms), is_attribute=True)

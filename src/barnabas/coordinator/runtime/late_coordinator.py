@@ -13,11 +13,13 @@ from __future__ import annotations
 import enum
 import threading
 from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from barnabas.coordinator.runtime.loader import CoordinatorLoader
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.replica.leadership_orders import LeadershipChange
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.runtime.loader import CoordinatorLoader
 
 
 class Coordinator(Protocol):

@@ -19,7 +19,6 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
-from barnabas.purgatory.timer import Timer
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 ElectionAnswer = Callable[[Mapping[TopicPartition, ApiError | None]], None]
@@ -63,13 +62,22 @@ class DelayedElectLeader(DelayedOperation):
 
 
 class LeaderElections:
-    """The elections by the controller, for requests that wait until the outcome has reached this broker."""
+    """The elections by the controller, for requests that wait until the outcome has reached this broker.
 
-    def __init__(self, controller: Controller, metadata: MetadataCache, timer: Timer, clock: Clock) -> None:
+    purgatory: where they wait.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        metadata: MetadataCache,
+        purgatory: DelayedOperationPurgatory[DelayedElectLeader],
+        clock: Clock,
+    ) -> None:
         self._controller = controller
         self._metadata = metadata
         self._clock = clock
-        self.purgatory: DelayedOperationPurgatory[DelayedElectLeader] = DelayedOperationPurgatory("ElectLeader", timer)
+        self.purgatory = purgatory
 
     def elect(
         self,

@@ -18,7 +18,6 @@ from barnabas.controller.cluster_changes import ClusterChanges
 from barnabas.controller.controller_environment import ControllerEnvironment, StateMachines
 from barnabas.controller.leadership_changes import LeadershipChanges
 from barnabas.controller.store_watches import ELECTION_FROM_STORE
-from barnabas.metadata.producer_ids import new_producer_id_block
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.lazy import Lazy
@@ -227,6 +226,8 @@ class ElectedController:
             )
             event.callback(ApiError(ErrorCode.STALE_BROKER_EPOCH))
         else:
+            from barnabas.metadata.producer_ids import new_producer_id_block  # noqa: PLC0415 - for other brokers
+
             try:
                 event.callback(new_producer_id_block(event.broker_id, self._environment.zk_client))
             except ApiError as error:

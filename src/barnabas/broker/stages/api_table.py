@@ -36,7 +36,6 @@ from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
 from barnabas.metadata.cluster_features import ClusterFeatures
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.metadata.registered_addresses import RegisteredAddresses
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.auto_topic_creation import AutoTopicCreation
     from barnabas.metadata.delegation_tokens import DelegationTokenManager
     from barnabas.metadata.producer_ids import ProducerIdManager
+    from barnabas.metadata.registered_addresses import RegisteredAddresses
     from barnabas.metadata.topic_admin import TopicAdmin
     from barnabas.purgatory.purgatory import DelayedFuturePurgatory
 
@@ -95,10 +95,10 @@ class ServedParts(NamedTuple):
     zk_client: KafkaZkClient
     topic_changes: TopicChanges
     controller: Controller
-    elections: LeaderElections
+    elections: Lazy[LeaderElections]
     groups: LateCoordinator[GroupCoordinator]
     fetch_sessions: FetchSessionCache
-    producer_ids: ProducerIdManager
+    producer_ids: Lazy[ProducerIdManager]
     features: ClusterFeatures
     transactions: LateCoordinator[TransactionCoordinator]
     verifications: VerificationMetrics
@@ -119,7 +119,10 @@ def build_registry(
     settings = ApiConfig.from_kafka_config(config)
     # One for Metadata and FindCoordinator: it knows which topics are being created.
     creation = Lazy(lambda: _topic_creation(parts, config))
-    senders = BrokerSenders(parts.own_principal, parts.brokers_principals, _registered_addresses(parts).includes)
+    addresses = Lazy(lambda: _registered_addresses(parts))
+    senders = BrokerSenders(
+        parts.own_principal, parts.brokers_principals, lambda address: addresses().includes(address)
+    )
     brokers = BrokerOrigin(authorizer, senders, listener_name=parts.inter_broker_listener)
     # With a control plane the controller's requests are taken there alone: elsewhere any client could send them.
     origin = ControllerOrigin(
@@ -173,6 +176,9 @@ def _topic_creation(parts: ServedParts, config: KafkaConfig) -> TopicCreation:
 
 
 def _registered_addresses(parts: ServedParts) -> RegisteredAddresses:
+    """Import and make the addresses from which other brokers send requests."""
+    from barnabas.metadata.registered_addresses import RegisteredAddresses
+
     zk_client = parts.zk_client
 
     def registrations() -> list[BrokerInfo]:
@@ -408,7 +414,7 @@ class LateTable:
             ),
             PartitionsApi(admin, parts.topic_changes, parts.controller, authorizer),
             DeleteRecordsApi(parts.replicas, parts.metadata, authorizer),
-            ElectionsApi(parts.elections, parts.metadata, authorizer),
+            ElectionsApi(parts.elections(), parts.metadata, authorizer),
         )
 
     def transactions(self) -> Sequence[HandlerFamily]:
@@ -424,7 +430,7 @@ class LateTable:
         return (
             TransactionsApi(
                 service,
-                parts.producer_ids,
+                parts.producer_ids(),
                 parts.groups.partitions.partition_for,
                 parts.metadata,
                 self._brokers,

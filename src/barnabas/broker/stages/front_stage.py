@@ -35,7 +35,7 @@ from barnabas.broker.stages.replication_stage import ReplicationStage
 from barnabas.broker.stages.storage_stage import StorageStage
 from barnabas.broker.stages.transaction_stage import TransactionStage
 from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
-from barnabas.controller.delayed_elect_leader import LeaderElections
+from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metadata.scram_credential_cache import ScramCredentialCache
 from barnabas.network.connections.channel_builders import CONTROL_PLANE
 from barnabas.network.network_config import NetworkConfig
@@ -45,13 +45,15 @@ from barnabas.network.requests.request_channel import RequestHandling
 from barnabas.network.requests.request_metrics import RequestMetrics
 from barnabas.network.server_thread import FatalHandler
 from barnabas.network.socket_server import SocketServer
-from barnabas.purgatory.purgatory import DelayedFuturePurgatory
+from barnabas.purgatory.purgatory import DelayedFuturePurgatory, DelayedOperationPurgatory
 from barnabas.replica.replica_metrics import register_purgatory
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.lazy import Lazy
 from barnabas.transport.channel.authenticator import ChannelBuilder
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 if TYPE_CHECKING:
+    from barnabas.controller.delayed_elect_leader import DelayedElectLeader, LeaderElections
     from barnabas.faults.fault_layer import FaultLayer
     from barnabas.metadata.acl_admin import AclAdmin
     from barnabas.metadata.delegation_tokens import DelegationTokenManager
@@ -140,7 +142,10 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     foundations, storage = stages.foundations, stages.storage
     config, clock, lifecycle = foundations.dynamic.current, foundations.clock, foundations.lifecycle
     topic_changes = _follow_topic_changes(stages)
-    elections = _follow_elections(stages)
+    waiting_elections: DelayedOperationPurgatory[DelayedElectLeader] = DelayedOperationPurgatory(
+        "ElectLeader", foundations.timer
+    )
+    elections = _follow_elections(stages, waiting_elections)
     tokens = _start_delegation_tokens(foundations, storage.zk_client)
     acl_changes = DelayedFuturePurgatory("AlterAcls", foundations.timer)
     register_purgatory(foundations.metrics, acl_changes.operations)
@@ -192,7 +197,7 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     register_network_metrics(foundations.metrics, NetworkMetrics(sockets, pools, requests, clock), requests)
     # Registered after the sockets and so stopped before them: the pending requests are answered on open connections.
     lifecycle.on_stop("topic purgatory", topic_changes.purgatory.shutdown)
-    lifecycle.on_stop("election purgatory", elections.purgatory.shutdown)
+    lifecycle.on_stop("election purgatory", waiting_elections.shutdown)
     lifecycle.on_stop("AlterAcls purgatory", acl_changes.operations.shutdown)
     return FrontStage(sockets, channels, handlers, startup_gate)
 
@@ -218,11 +223,25 @@ def _follow_topic_changes(stages: BuiltStages) -> TopicChanges:
     return topic_changes
 
 
-def _follow_elections(stages: BuiltStages) -> LeaderElections:
+def _follow_elections(
+    stages: BuiltStages, waiting: DelayedOperationPurgatory[DelayedElectLeader]
+) -> Lazy[LeaderElections]:
+    """Return what serves requests for elections, which is imported with the first one."""
     foundations, metadata = stages.foundations, stages.replication.metadata
-    elections = LeaderElections(stages.control.controller, metadata, foundations.timer, foundations.clock)
-    metadata.subscribe(elections.metadata_changed)
-    register_purgatory(foundations.metrics, elections.purgatory)
+
+    def new_elections() -> LeaderElections:
+        from barnabas.controller.delayed_elect_leader import LeaderElections
+
+        return LeaderElections(stages.control.controller, metadata, waiting, foundations.clock)
+
+    elections = Lazy(new_elections)
+
+    def metadata_changed(old: MetadataImage, new: MetadataImage) -> None:
+        if elections.made is not None:
+            elections.made.metadata_changed(old, new)
+
+    metadata.subscribe(metadata_changed)
+    register_purgatory(foundations.metrics, waiting)
     return elections
 
 
@@ -247,7 +266,7 @@ def _start_delegation_tokens(foundations: Foundations, zk_client: KafkaZkClient)
 def _build_registry(
     stages: BuiltStages,
     topic_changes: TopicChanges,
-    elections: LeaderElections,
+    elections: Lazy[LeaderElections],
     acl_changes: DelayedFuturePurgatory,
     tokens: DelegationTokenManager | None,
     access: AccessRules,

@@ -15,20 +15,21 @@ from barnabas.broker.stages.replication_stage import ReplicationStage
 from barnabas.broker.stages.storage_stage import StorageStage
 from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
-from barnabas.metadata.producer_ids import ProducerIdManager
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.lazy import Lazy
 
 if TYPE_CHECKING:
     from barnabas.coordinator.runtime.loader import RecentLoads
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator, TransactionCounts
+    from barnabas.metadata.producer_ids import ProducerIdManager
 
 
 class TransactionStage(NamedTuple):
     """The producer ids that this broker hands out, and the transactional ids that it coordinates."""
 
-    producer_ids: ProducerIdManager
+    producer_ids: Lazy[ProducerIdManager]
     coordinator: LateCoordinator[TransactionCoordinator]
     """Notified of leaderships from now on; its `startup` is called when requests come."""
 
@@ -38,14 +39,20 @@ def build_transactions(
 ) -> TransactionStage:
     """Build the stage. The coordinator is told of every change of leadership from now on."""
     broker_id = storage.identity.broker_id
-    producer_ids = ProducerIdManager(broker_id, storage.zk_client)
+
+    def new_producer_ids() -> ProducerIdManager:
+        from barnabas.metadata.producer_ids import ProducerIdManager
+
+        return ProducerIdManager(broker_id, storage.zk_client)
+
+    producer_ids = Lazy(new_producer_ids)
     count = foundations.dynamic.current.integer("transaction.state.log.num.partitions")
     partitions = CoordinatorPartitions(TRANSACTION_STATE_TOPIC, replication.metadata, count)
 
     def build() -> TransactionCoordinator:
         from barnabas.broker.stages.transaction_coordinator_builder import build_transaction_coordinator
 
-        return build_transaction_coordinator(foundations, replication, broker_id, partitions, producer_ids.generate)
+        return build_transaction_coordinator(foundations, replication, broker_id, partitions, producer_ids().generate)
 
     coordinator = LateCoordinator(partitions, build)
 

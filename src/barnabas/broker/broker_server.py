@@ -27,8 +27,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.api.authorize import Authorizer
-from barnabas.broker.foundations import Foundations, start_foundations
-from barnabas.broker.lifecycle import BrokerLifecycle, BrokerState
+from barnabas.broker.foundations import BrokerLifecycle, BrokerState, Foundations, start_foundations
 from barnabas.broker.process_tuning import (
     freeze_startup_objects,
     raise_descriptor_limit,
@@ -36,9 +35,8 @@ from barnabas.broker.process_tuning import (
 )
 from barnabas.broker.reconfigurable_parts import add_reconfigurable_parts
 from barnabas.broker.settings.own_listeners import OwnListeners, unauthenticated_listeners
-from barnabas.broker.stages.authorization import start_authorization
 from barnabas.broker.stages.control_stage import ControlStage, build_control
-from barnabas.broker.stages.front_stage import AccessRules, BuiltStages, FrontStage, bind_front
+from barnabas.broker.stages.front_stage import AccessRules, BuiltStages, FrontStage, bind_front, start_authorization
 from barnabas.broker.stages.replication_stage import start_replication
 from barnabas.broker.stages.storage_stage import StorageStage, open_storage
 from barnabas.broker.stages.transaction_stage import build_transactions

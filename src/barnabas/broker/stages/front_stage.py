@@ -1,14 +1,16 @@
-"""The sixth and last stage of a broker's start: the table of APIs, the sockets and the request handlers.
+"""The sixth and last stage of a broker's start: the authorizer, the table of APIs, the sockets, the request handlers.
 
-Built by BrokerServer on the main thread. From here on clients can connect; their requests are read when the handlers
-have started, and wait at the startup gate until the broker is ready for them.
+Built by BrokerServer on the main thread. The lists of the authorizer are loaded first: no request is answered before.
+From here on clients can connect; their requests are read when the handlers have started, and wait at the startup gate
+until the broker is ready for them. A broker without an authorizer, logins or tokens imports nothing of them.
 
-Kafka: the part of KafkaServer.startup about DelegationTokenManager, SocketServer, KafkaApis and
+Kafka: the part of KafkaServer.startup about the authorizer, DelegationTokenManager, SocketServer, KafkaApis and
 KafkaRequestHandlerPool.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -29,12 +31,15 @@ from barnabas.broker.foundations import Foundations
 from barnabas.broker.settings.client_quotas import ClientQuotas
 from barnabas.broker.settings.server_config import RequestHandlerConfig, ServerConfig
 from barnabas.broker.stages.api_table import ServedParts, build_registry
-from barnabas.broker.stages.authorization import AuthorizerConfig
 from barnabas.broker.stages.control_stage import ControlStage
 from barnabas.broker.stages.replication_stage import ReplicationStage
 from barnabas.broker.stages.storage_stage import StorageStage
 from barnabas.broker.stages.transaction_stage import TransactionStage
+from barnabas.config.config_error import ConfigError
+from barnabas.config.config_key import ConfigType, parse_value
+from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
+from barnabas.config.setting import Settings, computed, setting
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metadata.scram_credential_cache import ScramCredentialCache
 from barnabas.network.connections.channel_builders import CONTROL_PLANE
@@ -57,11 +62,74 @@ if TYPE_CHECKING:
     from barnabas.faults.fault_layer import FaultLayer
     from barnabas.metadata.acl_admin import AclAdmin
     from barnabas.metadata.delegation_tokens import DelegationTokenManager
+    from barnabas.security.acl.acl_authorizer import AclAuthorizer
     from barnabas.security.sasl.sasl_server import LoginParts
+
+
+authorizer_logger = logging.getLogger("kafka.authorizer.logger")
+if authorizer_logger.level == logging.NOTSET:
+    authorizer_logger.setLevel(logging.INFO)  # as Kafka ships it: not with everything else at DEBUG
 
 CONTROL_PLANE_HANDLERS: Final = 1
 TOKEN_SECRETS: Final = ("delegation.token.secret.key", "delegation.token.master.key")
 """The settings of which one makes delegation tokens possible: the new name of KIP-681, and the old one."""
+_SUPER_USERS: Final = "super.users"
+_ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
+
+
+# -- the authorizer
+
+
+def _super_users(config: ConfigValues) -> frozenset[str]:
+    text = config.originals.get(_SUPER_USERS)
+    if not text:
+        return frozenset()
+    from barnabas.security.acl.acl_authorizer import parse_super_users
+
+    try:
+        return parse_super_users(text)
+    except ValueError as error:
+        raise ConfigError(f"Invalid value for configuration {_SUPER_USERS}: {error}", _SUPER_USERS) from error
+
+
+def _allow_if_none(config: ConfigValues) -> bool:
+    return parse_value(_ALLOW_EVERYONE, ConfigType.BOOLEAN, config.originals.get(_ALLOW_EVERYONE, "false")) is True
+
+
+class AuthorizerConfig(Settings):
+    """The settings of the authorizer. class_name: empty without one."""
+
+    class_name: str = setting("authorizer.class.name")
+    super_users: frozenset[str] = computed(_super_users)
+    allow_if_none: bool = computed(_allow_if_none)
+
+
+class Authorization(NamedTuple):
+    """The authorizer, and the keeper of its lists."""
+
+    authorizer: AclAuthorizer
+    acls: AclAdmin
+
+
+def start_authorization(foundations: Foundations, zk_client: KafkaZkClient) -> Authorization | None:
+    """Make the authorizer, load its lists and follow their changes; None if the settings ask for none.
+
+    Raises ConfigError: a setting of the authorizer is wrong. Raises ZnodeFormatError: a list cannot be understood.
+    """
+    settings = AuthorizerConfig.from_kafka_config(foundations.static)
+    if not settings.class_name:
+        return None
+    from barnabas.metadata.acl_admin import AclAdmin
+    from barnabas.security.acl.acl_authorizer import AclAuthorizer
+
+    authorizer = AclAuthorizer(settings.super_users, allow_if_none=settings.allow_if_none)
+    acls = AclAdmin(zk_client, authorizer, foundations.scheduler, foundations.clock)
+    acls.start()
+    foundations.lifecycle.on_stop("access control lists", acls.stop)
+    return Authorization(authorizer, acls)
+
+
+# -- the stage
 
 
 class AccessRules(NamedTuple):

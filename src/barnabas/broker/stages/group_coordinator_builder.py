@@ -1,6 +1,6 @@
 """The construction of a broker's group coordinator, when it is needed for the first time.
 
-Imported and called once by `group_coordination`, on the thread that needs it: a handler's, or a metrics reader's.
+Imported and called once by `replication_stage`, on the thread that needs it: a handler's, or a metrics reader's.
 Kafka: BrokerServer.createGroupCoordinator.
 """
 

@@ -4,7 +4,8 @@ Built by BrokerServer on the main thread. The order is forced: the directories a
 opened; the metadata store lies in one of them; the store has the broker's identity and the settings of each topic's
 logs, which are needed to load the logs.
 
-Kafka: the part of KafkaServer.startup from initZkClient to logManager.startup; LogManager.isStrayReplica.
+Kafka: the part of KafkaServer.startup from initZkClient to logManager.startup; getBrokerIdAndOfflineDirs,
+getOrGenerateClusterId, and the checks of meta.properties; LogManager.isStrayReplica.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from barnabas.broker.broker_identity import BrokerIdentity, establish_identity
 from barnabas.broker.channels.dynamic_security import check_security_of_start
-from barnabas.broker.foundations import Foundations
-from barnabas.broker.lifecycle import BrokerState
+from barnabas.broker.foundations import BrokerState, Foundations
 from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig, has_old_secret
 from barnabas.broker.settings.server_config import ServerConfig
 from barnabas.broker.settings.topic_log_configs import TopicLogConfigs
 from barnabas.broker.stages.log_dir_failures import LogDirFailures
 from barnabas.config.config_error import ConfigError
-from barnabas.metadata.broker_registration import BrokerRegistration
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.setting import Settings, computed, setting
+from barnabas.metadata.broker_registration import BrokerRegistration, get_or_generate_cluster_id
 from barnabas.metadata.cluster_features import ClusterFeatures, supported_features
 from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.metadata.config_repository import ConfigRepository
@@ -32,6 +33,7 @@ from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
 from barnabas.storage.directories.log_dirs import LogDirectories
+from barnabas.storage.errors import InconsistentMetaProperties
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_environment import LogManagerConfig
 from barnabas.storage.log_manager import LogManager
@@ -227,3 +229,58 @@ def _stray_check(zk_client: KafkaZkClient) -> Callable[[UnifiedLog], bool]:
         return expected is not None and log.topic_id is not None and log.topic_id != expected
 
     return is_stray
+
+
+GENERATE = -1
+
+
+class IdentityConfig(Settings):
+    """The settings from which a broker gets its id."""
+
+    broker_id: int = computed(lambda config: config.integer("broker.id"), "broker.id", "node.id")
+    is_id_generated: bool = setting("broker.id.generation.enable")
+    largest_given_id: int = setting("reserved.broker.max.id")
+
+
+class BrokerIdentity(NamedTuple):
+    """The ids of a broker and of its cluster."""
+
+    broker_id: int
+    cluster_id: str
+
+
+def establish_identity(config: KafkaConfig, zk_client: KafkaZkClient, directories: LogDirectories) -> BrokerIdentity:
+    """Determine the ids of this broker and its cluster, and write them into every log directory.
+
+    `broker.id` decides; -1 takes the id in the directories, or generates one if that is enabled. Raises ConfigError:
+    the directories name several brokers, or no id may be generated. Raises InconsistentMetaProperties: a directory
+    belongs to another broker or cluster.
+    """
+    found = [properties for properties in directories.meta_properties().values() if properties is not None]
+    remembered = {properties.broker_id for properties in found if properties.broker_id is not None} - {GENERATE}
+    identity = IdentityConfig.from_kafka_config(config)
+    broker_id = identity.broker_id
+    if broker_id == GENERATE:
+        if len(remembered) > 1:
+            raise ConfigError(
+                f"The log directories belong to several brokers: {sorted(remembered)}; name those of one broker",
+                "log.dirs",
+            )
+        if remembered:
+            broker_id = remembered.pop()
+        elif identity.is_id_generated:
+            # Above `reserved.broker.max.id`, so that a generated id never equals one that an operator chose.
+            broker_id = zk_client.generate_broker_id() + identity.largest_given_id
+        else:
+            raise ConfigError("broker.id is -1, and broker.id.generation.enable is false: set one of them", "broker.id")
+    # Before an id is generated: beside an empty store, the logs of another cluster would be taken for this cluster's.
+    if zk_client.cluster_id() is None:
+        for path, properties in directories.meta_properties().items():
+            if properties is not None and properties.cluster_id is not None:
+                raise InconsistentMetaProperties(
+                    f"{path} belongs to cluster {properties.cluster_id}, but the metadata store is empty. If an"
+                    " Apache Kafka wrote it, take it over with `barnabas log adopt`."
+                )
+    cluster_id = get_or_generate_cluster_id(zk_client)
+    directories.check_and_write_meta_properties(cluster_id, broker_id)
+    return BrokerIdentity(broker_id, cluster_id)

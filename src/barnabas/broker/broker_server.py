@@ -33,7 +33,6 @@ from barnabas.broker.process_tuning import (
     raise_descriptor_limit,
     tune_thread_switching,
 )
-from barnabas.broker.reconfigurable_parts import add_reconfigurable_parts
 from barnabas.broker.settings.own_listeners import OwnListeners, unauthenticated_listeners
 from barnabas.broker.stages.control_stage import ControlStage, build_control
 from barnabas.broker.stages.front_stage import AccessRules, BuiltStages, FrontStage, bind_front, start_authorization
@@ -243,7 +242,12 @@ def _follow_settings(stages: BuiltStages, front: FrontStage) -> None:
         foundations.listeners.bound = [acceptor.end_point for acceptor in front.sockets.acceptors]
         storage.registration.update()
 
-    add_reconfigurable_parts(stages, front, advertise)
+    def add_parts() -> None:
+        from barnabas.broker.reconfigurable_parts import add_reconfigurable_parts
+
+        add_reconfigurable_parts(stages, front, advertise)
+
+    foundations.dynamic.follow(add_parts)
     foundations.lifecycle.on_stop("following settings", foundations.dynamic.stop)
 
 

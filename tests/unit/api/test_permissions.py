@@ -51,6 +51,7 @@ from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.topics import DeleteRecordsRequest
 from barnabas.protocol.messages.transactions import DescribeProducersRequest
+from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 from barnabas.security.acl.acl_codes import AclOperation, Action, ResourceType
 from barnabas.storage.log_environment import LogManagerConfig
 from tests.support.broker_origins import broker_origin, controller_origin
@@ -156,7 +157,7 @@ class Broker:
         offsets = ListOffsetsApi(manager, clock, self.permissions)
         creation = AutoTopicCreation(admin, metadata, InternalTopicsConfig(50, 1, 1 << 20))
         known = MetadataApi(metadata, lambda: creation, lambda: True, self.permissions)
-        changes = TopicChanges(metadata, self.replicas.timer)
+        changes = TopicChanges(metadata, DelayedOperationPurgatory("topic", self.replicas.timer))
         coordinator = FindCoordinatorApi(metadata, len, len, creation, changes, self.permissions)
         # No partition of its log is led here: who gets past the permissions is told so.
         transactions = transaction_environment(self.replicas, admin.generate)

@@ -102,6 +102,7 @@ class DynamicBrokerConfig:
         self._broker_id = ""
         self._lock = threading.RLock()
         self._parts: tuple[Reconfigurable, ...] = ()
+        self._add_parts: Callable[[], None] | None = None
         self._follows_files: FollowsFiles | None = None
         self._check_start: Callable[[KafkaConfig], None] | None = None
 
@@ -136,6 +137,23 @@ class DynamicBrokerConfig:
         for entity in (ALL_BROKERS, self._broker_id):
             self.entity_changed(entity, overrides(entity))
 
+    def follow(self, add_parts: Callable[[], None]) -> None:
+        """Have `add_parts` called, which adds the parts, before the next change is checked or applied.
+
+        It is called now if the store has changed settings: the parts may have been made of those of the file.
+        """
+        with self._lock:
+            self._add_parts = add_parts
+            if self._settings.of_broker or self._settings.of_cluster:
+                self._complete_parts()
+
+    def _complete_parts(self) -> None:
+        """Add the parts that follow the settings: imported for the first change, since few brokers see one."""
+        with self._lock:
+            if self._add_parts is not None:
+                self._add_parts()
+                self._add_parts = None
+
     def add_reconfigurable(self, part: Reconfigurable, made_from: KafkaConfig | None = None) -> None:
         """Have `part` follow its settings from now on. made_from: the settings it has; by default those in force."""
         with self._lock:
@@ -155,6 +173,7 @@ class DynamicBrokerConfig:
         """Detach the parts from their settings before they are stopped; waits for a change in progress."""
         with self._lock:
             self._parts = ()
+            self._add_parts = None
             self._follows_files = None
 
     def validate(self, changed: Mapping[str, str], *, per_broker: bool) -> None:
@@ -163,6 +182,8 @@ class DynamicBrokerConfig:
         Raises ConfigError, in Kafka's words: a setting may not be changed so, or a part cannot follow it.
         """
         check_dynamic_settings(changed, per_broker=per_broker)
+        if self._add_parts is not None:
+            self._complete_parts()
         # One snapshot for all checks, since another change may be applied meanwhile.
         settings = self._settings
         try:
@@ -184,6 +205,7 @@ class DynamicBrokerConfig:
         for complaint in complaints:
             logger.error("Ignoring a setting of the metadata store: %s", complaint)
         with self._lock:
+            self._complete_parts()
             previous = self._settings
             try:
                 if not self._parts:

@@ -26,7 +26,6 @@ from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.late_families import LateFamilies
 from barnabas.api.origins import BrokerOrigin, BrokerSenders, ControllerOrigin, RefusedOrders
 from barnabas.api.registry import HandlerFamily, Registry, narrowed
-from barnabas.api.topic_changes import TopicChanges
 from barnabas.api.transaction_verification import TransactionVerification, VerificationMetrics
 from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
@@ -44,6 +43,7 @@ from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
 
 if TYPE_CHECKING:
+    from barnabas.api.topic_changes import TopicChanges
     from barnabas.controller.controller import Controller
     from barnabas.controller.delayed_elect_leader import LeaderElections
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
@@ -93,7 +93,7 @@ class ServedParts(NamedTuple):
     replicas: ReplicaManager
     metadata: MetadataCache
     zk_client: KafkaZkClient
-    topic_changes: TopicChanges
+    topic_changes: Lazy[TopicChanges]
     controller: Controller
     elections: Lazy[LeaderElections]
     groups: LateCoordinator[GroupCoordinator]
@@ -288,7 +288,7 @@ class LateTable:
                 parts.groups.partitions.partition_for,
                 parts.transactions.partitions.partition_for,
                 self._creation().on_first_use,
-                parts.topic_changes,
+                parts.topic_changes(),
                 self._authorizer,
             ),
         )
@@ -406,13 +406,13 @@ class LateTable:
             TopicsApi(
                 admin,
                 parts.metadata,
-                parts.topic_changes,
+                parts.topic_changes(),
                 lambda: parts.dynamic.settings,
                 authorizer,
                 is_controller=lambda: parts.controller.is_active,
                 deletion_enabled=self._settings.delete_topics,
             ),
-            PartitionsApi(admin, parts.topic_changes, parts.controller, authorizer),
+            PartitionsApi(admin, parts.topic_changes(), parts.controller, authorizer),
             DeleteRecordsApi(parts.replicas, parts.metadata, authorizer),
             ElectionsApi(parts.elections(), parts.metadata, authorizer),
         )

@@ -23,7 +23,6 @@ from barnabas.api.handlers.api_versions import ApiVersionsApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_log import REFRESH_INTERVAL_MS, RequestLog
 from barnabas.api.request_parser import RequestParser
-from barnabas.api.topic_changes import TopicChanges
 from barnabas.api.transaction_verification import VerificationMetrics
 from barnabas.broker.channels.inter_broker_security import broker_logins_of, create_missing_credentials
 from barnabas.broker.channels.listener_channels import ListenerChannels
@@ -58,6 +57,7 @@ from barnabas.transport.channel.authenticator import ChannelBuilder
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 if TYPE_CHECKING:
+    from barnabas.api.topic_changes import DelayedTopicChange, TopicChanges
     from barnabas.controller.delayed_elect_leader import DelayedElectLeader, LeaderElections
     from barnabas.faults.fault_layer import FaultLayer
     from barnabas.metadata.acl_admin import AclAdmin
@@ -209,11 +209,14 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     """
     foundations, storage = stages.foundations, stages.storage
     config, clock, lifecycle = foundations.dynamic.current, foundations.clock, foundations.lifecycle
-    topic_changes = _follow_topic_changes(stages)
+    waiting_changes: DelayedOperationPurgatory[DelayedTopicChange] = DelayedOperationPurgatory(
+        "topic", foundations.timer
+    )
+    topic_changes = _late_topic_changes(stages, waiting_changes)
     waiting_elections: DelayedOperationPurgatory[DelayedElectLeader] = DelayedOperationPurgatory(
         "ElectLeader", foundations.timer
     )
-    elections = _follow_elections(stages, waiting_elections)
+    elections = _late_elections(stages, waiting_elections)
     tokens = _start_delegation_tokens(foundations, storage.zk_client)
     acl_changes = DelayedFuturePurgatory("AlterAcls", foundations.timer)
     register_purgatory(foundations.metrics, acl_changes.operations)
@@ -264,7 +267,7 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     pools = [pool for pool in (handlers.data_plane, handlers.control_plane) if pool is not None]
     register_network_metrics(foundations.metrics, NetworkMetrics(sockets, pools, requests, clock), requests)
     # Registered after the sockets and so stopped before them: the pending requests are answered on open connections.
-    lifecycle.on_stop("topic purgatory", topic_changes.purgatory.shutdown)
+    lifecycle.on_stop("topic purgatory", waiting_changes.shutdown)
     lifecycle.on_stop("election purgatory", waiting_elections.shutdown)
     lifecycle.on_stop("AlterAcls purgatory", acl_changes.operations.shutdown)
     return FrontStage(sockets, channels, handlers, startup_gate)
@@ -283,32 +286,45 @@ def _intercepted(stages: BuiltStages, registry: Registry, apis: Apis, faults: Fa
     return faults.intercept(registry, surroundings)
 
 
-def _follow_topic_changes(stages: BuiltStages) -> TopicChanges:
-    metadata = stages.replication.metadata
-    topic_changes = TopicChanges(metadata, stages.foundations.timer)
-    metadata.subscribe(topic_changes.metadata_changed)
-    register_purgatory(stages.foundations.metrics, topic_changes.purgatory)
+def _tell_of_metadata(stages: BuiltStages, part: Lazy[TopicChanges] | Lazy[LeaderElections]) -> None:
+    """Tell a part of changed metadata, once it is made: before that no request waits."""
+
+    def metadata_changed(old: MetadataImage, new: MetadataImage) -> None:
+        if part.made is not None:
+            part.made.metadata_changed(old, new)
+
+    stages.replication.metadata.subscribe(metadata_changed)
+
+
+def _late_topic_changes(
+    stages: BuiltStages, waiting: DelayedOperationPurgatory[DelayedTopicChange]
+) -> Lazy[TopicChanges]:
+    """Return what has requests wait for changed topics, which is imported with the first such request."""
+
+    def new_topic_changes() -> TopicChanges:
+        from barnabas.api.topic_changes import TopicChanges
+
+        return TopicChanges(stages.replication.metadata, waiting)
+
+    topic_changes = Lazy(new_topic_changes)
+    _tell_of_metadata(stages, topic_changes)
+    register_purgatory(stages.foundations.metrics, waiting)
     return topic_changes
 
 
-def _follow_elections(
+def _late_elections(
     stages: BuiltStages, waiting: DelayedOperationPurgatory[DelayedElectLeader]
 ) -> Lazy[LeaderElections]:
     """Return what serves requests for elections, which is imported with the first one."""
-    foundations, metadata = stages.foundations, stages.replication.metadata
+    foundations = stages.foundations
 
     def new_elections() -> LeaderElections:
         from barnabas.controller.delayed_elect_leader import LeaderElections
 
-        return LeaderElections(stages.control.controller, metadata, waiting, foundations.clock)
+        return LeaderElections(stages.control.controller, stages.replication.metadata, waiting, foundations.clock)
 
     elections = Lazy(new_elections)
-
-    def metadata_changed(old: MetadataImage, new: MetadataImage) -> None:
-        if elections.made is not None:
-            elections.made.metadata_changed(old, new)
-
-    metadata.subscribe(metadata_changed)
+    _tell_of_metadata(stages, elections)
     register_purgatory(foundations.metrics, waiting)
     return elections
 
@@ -333,7 +349,7 @@ def _start_delegation_tokens(foundations: Foundations, zk_client: KafkaZkClient)
 
 def _build_registry(
     stages: BuiltStages,
-    topic_changes: TopicChanges,
+    topic_changes: Lazy[TopicChanges],
     elections: Lazy[LeaderElections],
     acl_changes: DelayedFuturePurgatory,
     tokens: DelegationTokenManager | None,

@@ -25,7 +25,6 @@ from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
-from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.metrics.metrics_registry import TICK_INTERVAL_MS, MetricsRegistry, Sample
@@ -53,6 +52,7 @@ from barnabas.zk.znodes.config_znodes import ConfigEntityType
 if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.classic_group_changes import DelayedHeartbeat, DelayedRebalance
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+    from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
     from barnabas.replica.fetcher.fetcher_manager import FetcherId
     from barnabas.replica.fetcher.leader_end_point import LeaderEndPoint
 
@@ -271,7 +271,13 @@ def late_group_coordinator(
     """
     timer, registry = foundations.timer, foundations.metrics
     config = GroupCoordinatorConfig.from_kafka_config(foundations.dynamic.current)
-    partitions = CoordinatorPartitions(GROUP_METADATA_TOPIC, metadata, config.num_partitions)
+
+    def new_partitions() -> CoordinatorPartitions:
+        from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
+
+        return CoordinatorPartitions(GROUP_METADATA_TOPIC, metadata, config.num_partitions)
+
+    partitions = Lazy(new_partitions)
     heartbeats: DelayedOperationPurgatory[DelayedHeartbeat] = DelayedOperationPurgatory(
         "Heartbeat", timer, purge_interval=SESSIONS_BETWEEN_PURGES
     )
@@ -283,9 +289,9 @@ def late_group_coordinator(
         from barnabas.broker.stages.group_coordinator_builder import GroupPurgatories, build_group_coordinator
 
         purgatories = GroupPurgatories(heartbeats, rebalances)
-        return build_group_coordinator(foundations, replicas, metadata, config, partitions, purgatories)
+        return build_group_coordinator(foundations, replicas, metadata, config, partitions(), purgatories)
 
-    coordinator = LateCoordinator(partitions, build)
+    coordinator = LateCoordinator(GROUP_METADATA_TOPIC, partitions, build)
     registry.family(_MetricsOfGroups(coordinator))
     # Last: a leadership may change on another thread from here on, and takes everything above to handle.
     replicas.orders.listeners.add(coordinator.leadership_changed)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from barnabas.broker.channels.dynamic_security import check_security_of_start
 from barnabas.broker.foundations import BrokerState, Foundations
 from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig, has_old_secret
 from barnabas.broker.settings.server_config import ServerConfig
@@ -89,9 +88,7 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     _encode_passwords_again(foundations.dynamic, repository, str(identity.broker_id))
     # Before the logs are loaded: the store may have other defaults for them than the file.
     foundations.dynamic.load(
-        repository.broker_overrides,
-        identity.broker_id,
-        lambda config: check_security_of_start(config, foundations.clock, foundations.scheduler),
+        repository.broker_overrides, identity.broker_id, partial(_check_security_of_start, foundations)
     )
     topic_configs = TopicLogConfigs(repository, lambda: foundations.dynamic.current)
     registration = BrokerRegistration(
@@ -130,6 +127,13 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
         log_dir_failures=failures,
         metadata_dir=metadata_dir,
     )
+
+
+def _check_security_of_start(foundations: Foundations, config: KafkaConfig) -> None:
+    """Check the listeners and logins of a start with changed settings. Raises ConfigError: one cannot be used."""
+    from barnabas.broker.channels.dynamic_security import check_security_of_start
+
+    check_security_of_start(config, foundations.clock, foundations.scheduler)
 
 
 def _encode_passwords_again(dynamic: DynamicBrokerConfig, repository: ConfigRepository, broker: str) -> None:

@@ -14,7 +14,6 @@ from barnabas.broker.foundations import Foundations
 from barnabas.broker.stages.replication_stage import ReplicationStage
 from barnabas.broker.stages.storage_stage import StorageStage
 from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
-from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.runtime.clock import Clock
@@ -22,6 +21,7 @@ from barnabas.runtime.lazy import Lazy
 
 if TYPE_CHECKING:
     from barnabas.coordinator.runtime.loader import RecentLoads
+    from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator, TransactionCounts
     from barnabas.metadata.producer_ids import ProducerIdManager
 
@@ -47,14 +47,20 @@ def build_transactions(
 
     producer_ids = Lazy(new_producer_ids)
     count = foundations.dynamic.current.integer("transaction.state.log.num.partitions")
-    partitions = CoordinatorPartitions(TRANSACTION_STATE_TOPIC, replication.metadata, count)
+
+    def new_partitions() -> CoordinatorPartitions:
+        from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
+
+        return CoordinatorPartitions(TRANSACTION_STATE_TOPIC, replication.metadata, count)
+
+    partitions = Lazy(new_partitions)
 
     def build() -> TransactionCoordinator:
         from barnabas.broker.stages.transaction_coordinator_builder import build_transaction_coordinator
 
-        return build_transaction_coordinator(foundations, replication, broker_id, partitions, producer_ids().generate)
+        return build_transaction_coordinator(foundations, replication, broker_id, partitions(), producer_ids().generate)
 
-    coordinator = LateCoordinator(partitions, build)
+    coordinator = LateCoordinator(TRANSACTION_STATE_TOPIC, partitions, build)
 
     def counts() -> TransactionCounts | None:
         return None if coordinator.built is None else coordinator.built.counts

@@ -15,11 +15,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.replica.leadership_orders import LeadershipChange
+from barnabas.runtime.lazy import Lazy
 
 if TYPE_CHECKING:
     from barnabas.coordinator.runtime.loader import CoordinatorLoader
+    from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 
 
 class Coordinator(Protocol):
@@ -48,17 +49,24 @@ class _Phase(enum.Enum):
 
 
 class LateCoordinator(Generic[C]):
-    """A callable that returns the coordinator. `partitions` exists from the beginning: it names coordinators.
+    """A callable that returns the coordinator.
 
-    build: imports the coordinator, and must not call this object.
+    topic: of the coordinator's records. partitions: makes what names coordinators, which may come before the
+    coordinator. build: imports the coordinator, and must not call this object.
     """
 
-    def __init__(self, partitions: CoordinatorPartitions, build: Callable[[], C]) -> None:
-        self.partitions = partitions
+    def __init__(self, topic: str, partitions: Lazy[CoordinatorPartitions], build: Callable[[], C]) -> None:
+        self._topic = topic
+        self._partitions = partitions
         self._build = build
         self._lock = threading.Lock()
         self._phase = _Phase.STARTING
         self._built: C | None = None
+
+    @property
+    def partitions(self) -> CoordinatorPartitions:
+        """The partitions of the topic: they name coordinators."""
+        return self._partitions()
 
     @property
     def built(self) -> C | None:
@@ -81,7 +89,7 @@ class LateCoordinator(Generic[C]):
 
     def leadership_changed(self, changes: Sequence[LeadershipChange]) -> None:
         """Tell the coordinator's loader, and build the coordinator for a change of its topic."""
-        topic = self.partitions.topic
+        topic = self._topic
         if self._built is not None or any(change.topic_partition.topic == topic for change in changes):
             self().loader.leadership_changed(changes)
 

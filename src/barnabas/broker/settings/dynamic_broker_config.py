@@ -34,6 +34,7 @@ from barnabas.config.dynamic_settings import (
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import by_reason, why_nothing_acts
 from barnabas.config.listeners import inter_broker_listener_name_of
+from barnabas.config.setting import Settings, setting
 from barnabas.metadata.config_repository import ALL_BROKERS
 from barnabas.network.network_config import NetworkConfig
 from barnabas.runtime.lazy import Lazy
@@ -78,9 +79,11 @@ class FollowsFiles(Protocol):
         """Take over files that have changed; one that cannot be used is logged."""
 
 
-def has_old_secret(config: KafkaConfig) -> bool:
-    """Return whether stored passwords may be encoded with a secret that is to be replaced."""
-    return bool(config.optional_string("password.encoder.old.secret"))
+class PasswordSecrets(Settings):
+    """Which secrets of stored passwords are given: the present one, and one that is to be replaced."""
+
+    has_present: bool = setting("password.encoder.secret", bool)
+    has_old: bool = setting("password.encoder.old.secret", bool)
 
 
 class DynamicBrokerConfig:
@@ -96,7 +99,8 @@ class DynamicBrokerConfig:
             return StoredPasswords(static)
 
         self._passwords = Lazy(new_passwords)
-        if static.optional_string("password.encoder.secret") or has_old_secret(static):
+        secrets = PasswordSecrets.from_kafka_config(static)
+        if secrets.has_present or secrets.has_old:
             # Now, since their settings may stop the start. Other brokers are rarely asked to store a password.
             self._passwords()
         self._broker_id = ""

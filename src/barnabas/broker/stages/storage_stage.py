@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.broker.foundations import BrokerState, Foundations
-from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig, has_old_secret
+from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig, PasswordSecrets
 from barnabas.broker.settings.server_config import ServerConfig
 from barnabas.broker.settings.topic_log_configs import TopicLogConfigs
 from barnabas.broker.stages.log_dir_failures import LogDirFailures
@@ -138,7 +138,7 @@ def _check_security_of_start(foundations: Foundations, config: KafkaConfig) -> N
 
 def _encode_passwords_again(dynamic: DynamicBrokerConfig, repository: ConfigRepository, broker: str) -> None:
     """Replace stored passwords that `password.encoder.old.secret` has encoded."""
-    if not has_old_secret(dynamic.current):
+    if not PasswordSecrets.from_kafka_config(dynamic.current).has_old:
         return
     encoded = dynamic.passwords.encoded_again(lambda: repository.broker_overrides(broker))
     if encoded is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.stages.replication_stage import ReplicationStage
 from barnabas.broker.stages.storage_stage import StorageStage
+from barnabas.config.setting import Settings, setting
 from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
 from barnabas.metrics.metrics_registry import MetricsRegistry
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator, TransactionCounts
     from barnabas.metadata.producer_ids import ProducerIdManager
+
+
+class TransactionTopicConfig(Settings):
+    """The topic that keeps transactional ids."""
+
+    partitions: int = setting("transaction.state.log.num.partitions")
 
 
 class TransactionStage(NamedTuple):
@@ -46,7 +53,7 @@ def build_transactions(
         return ProducerIdManager(broker_id, storage.zk_client)
 
     producer_ids = Lazy(new_producer_ids)
-    count = foundations.dynamic.current.integer("transaction.state.log.num.partitions")
+    count = TransactionTopicConfig.from_kafka_config(foundations.dynamic.current).partitions
 
     def new_partitions() -> CoordinatorPartitions:
         from barnabas.coordinator.runtime.partitions import CoordinatorPartitions

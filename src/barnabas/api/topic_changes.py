@@ -1,6 +1,6 @@
 """The topic purgatory: requests wait here for a topic to appear or to disappear.
 
-Called by the topics handler; woken by the metadata cache through `metadata_changed`, which `broker` subscribes.
+Late: made by `broker` for the first handler that calls it; the purgatory is there before. Woken by the metadata cache through `metadata_changed`, which `broker` subscribes.
 Completions run on whichever thread changed the metadata (the controller's channel) or on the expiration executor; no
 lock is held there.
 

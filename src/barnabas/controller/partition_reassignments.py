@@ -1,6 +1,7 @@
 """The move of partitions to other brokers on request, step by step until the new replicas are in sync.
 
-A part of the controller, on its thread, so no lock; called only while this broker is the controller. The topic's znode
+A part of the controller, on its thread, so no lock; called only while this broker is the controller. Late: imported
+with the first reassignment, of a request or in the store. The topic's znode
 keeps a reassignment in progress (adding and removing replicas), and the next controller continues it from there. With
 RS the replicas, ORS the original ones, TRS the target, AR = TRS - ORS, RR = ORS - TRS:
 

@@ -1,6 +1,7 @@
 """Passwords among the settings of this broker that the store keeps: encoded on the way there, decoded on the way back.
 
-One object a broker, made of the settings of its file; immutable. `encoded` and `decoded` are called by ConfigAdmin on
+One object a broker, made of the settings of its file: at the start with a secret, else for the first password.
+Immutable. `encoded` and `decoded` are called by ConfigAdmin on
 request handlers' threads and by DynamicBrokerConfig on a scheduler's thread, `encoded_again` once, at the start.
 Kafka: DynamicBrokerConfig.toPersistentProps, fromPersistentProps, maybeReEncodePasswords.
 """

@@ -23,7 +23,7 @@ class Lazy(Generic[T]):
 
     @property
     def made(self) -> T | None:
-        """The object, or None while nobody has needed it."""
+        """The object, or None before its first use."""
         return self._made
 
     def __call__(self) -> T:

@@ -319,7 +319,8 @@ class LateTable:
                 brokers,
                 parts.clock,
                 self._settings.request_timeout_ms,
-                parts.groups().transactional_offsets.end_transaction,
+                # Looked up for each: the stop of a broker alone asks this family, and needs no coordinator of groups.
+                lambda partition, ended: parts.groups().transactional_offsets.end_transaction(partition, ended),
             ),
         )
 

@@ -1,5 +1,6 @@
 """The fetcher threads of a broker, and which of them copies which partition.
 
+Late: ReplicaManager imports and makes it for the first order about a partition that has replicas on other brokers.
 `follow` and `stop` are called by LeadershipOrders under the replica-state-change lock, `resize` and `shutdown` on the
 broker's threads. `_lock` makes each of them one step; it comes before the threads' own locks, and is not held while a
 thread is waited for. `_threads` is replaced by one assignment, so that gauges take no lock. `_failed` has a lock of its

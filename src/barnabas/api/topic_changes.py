@@ -1,8 +1,8 @@
 """The topic purgatory: requests wait here for a topic to appear or to disappear.
 
-Late: made by `broker` for the first handler that calls it; the purgatory is there before. Woken by the metadata cache through `metadata_changed`, which `broker` subscribes.
-Completions run on whichever thread changed the metadata (the controller's channel) or on the expiration executor; no
-lock is held there.
+Late: made by `broker` for the first handler that calls it; the purgatory is there before. Woken by the metadata cache
+through `metadata_changed`, which `broker` subscribes. Completions run on whichever thread changed the metadata (the
+controller's channel) or on the expiration executor; no lock is held there.
 
 Kafka: DelayedCreatePartitions, DelayedDeleteTopics, ZkAdminManager's topicPurgatory.
 """

@@ -1,8 +1,9 @@
 """The purgatory of ElectLeaders: waits until the metadata of this broker show the leaders that were elected.
 
-Late: made by `broker` for the handler of ElectLeaders, which calls it; its purgatory is there before. The metadata cache calls `metadata_changed`, which `broker` subscribes. The
-controller answers an election on its thread; completions run there, on the thread that changed the metadata, or on the
-expiration executor. A DelayedElectLeader changes under its own lock only.
+Late: made by `broker` for the handler of ElectLeaders, which calls it; its purgatory is there before. The metadata
+cache calls `metadata_changed`, which `broker` subscribes. The controller answers an election on its thread; completions
+run there, on the thread that changed the metadata, or on the expiration executor. A DelayedElectLeader changes under
+its own lock only.
 
 Kafka: kafka.server.DelayedElectLeader, ReplicaManager.electLeaders.
 """

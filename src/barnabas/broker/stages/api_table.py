@@ -320,7 +320,7 @@ class LateTable:
                 parts.clock,
                 self._settings.request_timeout_ms,
                 # Looked up for each: the stop of a broker alone asks this family, and needs no coordinator of groups.
-                lambda partition, ended: parts.groups().transactional_offsets.end_transaction(partition, ended),
+                lambda *ended: parts.groups().transactional_offsets.end_transaction(*ended),  # noqa: PLW0108 as it says
             ),
         )
 

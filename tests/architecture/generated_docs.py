@@ -14,7 +14,7 @@ from barnabas.api.request import Handler
 from barnabas.config.broker_config_keys import AREAS, BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey
 from barnabas.config.kept_settings import KEPT_TOPIC_KEYS, documentation_of
-from barnabas.config.keys.extra_keys import AUTHORIZER_SETTINGS, PLUGIN_SETTINGS, PREFIXES_OF_PLUGINS
+from barnabas.config.keys.plugin_keys import AUTHORIZER_SETTINGS, PLUGIN_SETTINGS, PREFIXES_OF_PLUGINS
 from barnabas.config.protection import PROMISES
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from barnabas_spark.pipeline.json_schema import PIPELINE_SCHEMA

@@ -86,7 +86,7 @@ def command(*arguments: str) -> str:
 
 
 PROGRAMS = {
-    "broker": Program(_BROKER, 365),
+    "broker": Program(_BROKER, 369),
     "help": Program(command("--help"), 4),
     "topics list": Program(command("topics", "list", "--bootstrap-server", "127.0.0.1:9", "--timeout", "0.1"), 147),
     "test kit": Program("from barnabas.testing import broker", 8),

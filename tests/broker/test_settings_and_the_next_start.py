@@ -9,7 +9,7 @@ import pytest
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.dynamic_settings import DYNAMIC_ONLY_KEYS, is_dynamic
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.config.keys.extra_keys import AUTHORIZER_SETTINGS
+from barnabas.config.keys.plugin_keys import AUTHORIZER_SETTINGS
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.stored_passwords import StoredPasswords
 from barnabas.runtime.clock import SystemClock

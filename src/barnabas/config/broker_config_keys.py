@@ -9,13 +9,16 @@ from __future__ import annotations
 import sys
 
 from barnabas.config.config_key import ConfigKey
-from barnabas.config.keys.cluster_keys import COORDINATION_KEYS, REPLICATION_KEYS
-from barnabas.config.keys.coordinator_keys import GROUP_KEYS, TRANSACTION_KEYS
-from barnabas.config.keys.extra_keys import BARNABAS_KEYS
-from barnabas.config.keys.log_keys import LOG_KEYS, REMOTE_STORAGE_KEYS
+from barnabas.config.keys.barnabas_keys import BARNABAS_KEYS
+from barnabas.config.keys.coordination_keys import COORDINATION_KEYS
+from barnabas.config.keys.group_keys import GROUP_KEYS
+from barnabas.config.keys.log_keys import LOG_KEYS
 from barnabas.config.keys.measurement_keys import MEASUREMENT_KEYS
 from barnabas.config.keys.network_keys import NETWORK_KEYS
+from barnabas.config.keys.remote_storage_keys import REMOTE_STORAGE_KEYS
+from barnabas.config.keys.replication_keys import REPLICATION_KEYS
 from barnabas.config.keys.security_keys import SECURITY_KEYS
+from barnabas.config.keys.transaction_keys import TRANSACTION_KEYS
 
 AREAS: tuple[tuple[str, tuple[ConfigKey, ...]], ...] = (
     ("Barnabas's own", BARNABAS_KEYS),

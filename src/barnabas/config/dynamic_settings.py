@@ -16,7 +16,7 @@ from barnabas.config.config_error import ConfigError, StepTooLarge
 from barnabas.config.config_key import CLUSTER_WIDE, LONG, ConfigKey, ConfigType, Scope
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.keys.bounds import AT_LEAST_0, LONG_MAX
-from barnabas.config.keys.extra_keys import is_of_plugin
+from barnabas.config.keys.plugin_keys import is_of_plugin
 
 _LISTENER_SETTING = re.compile(r"listener\.name\.[^.]*\.(.*)")
 

@@ -14,7 +14,7 @@ from barnabas.config.config_error import ConfigError, nearest_name
 from barnabas.config.config_key import ConfigValue
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.cross_checks import check_settings
-from barnabas.config.keys.extra_keys import AUTHORIZER_SETTINGS, PLUGIN_SETTINGS, is_of_plugin
+from barnabas.config.keys.plugin_keys import AUTHORIZER_SETTINGS, PLUGIN_SETTINGS, is_of_plugin
 
 # ${provider:path:key} or ${provider:key}, the forms that Kafka's ConfigTransformer fills in.
 _REFERENCE = re.compile(r"\$\{([^}]*?):")

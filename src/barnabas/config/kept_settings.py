@@ -14,7 +14,7 @@ from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey
 from barnabas.config.dynamic_settings import base_name
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.config.keys.extra_keys import AUTHORIZER_SETTINGS, is_of_plugin
+from barnabas.config.keys.plugin_keys import AUTHORIZER_SETTINGS, is_of_plugin
 from barnabas.config.server_defaults import SERVER_DEFAULTS
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 

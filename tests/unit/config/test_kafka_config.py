@@ -6,7 +6,7 @@ from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_error import ConfigError
 from barnabas.config.cross_checks import uses_zookeeper
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.config.keys.extra_keys import BARNABAS_KEYS
+from barnabas.config.keys.barnabas_keys import BARNABAS_KEYS
 
 
 def test_defaults_are_kafkas() -> None:

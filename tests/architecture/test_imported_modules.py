@@ -86,7 +86,7 @@ def command(*arguments: str) -> str:
 
 
 PROGRAMS = {
-    "broker": Program(_BROKER, 369),
+    "broker": Program(_BROKER, 366),
     "help": Program(command("--help"), 4),
     "topics list": Program(command("topics", "list", "--bootstrap-server", "127.0.0.1:9", "--timeout", "0.1"), 147),
     "test kit": Program("from barnabas.testing import broker", 8),
@@ -95,9 +95,9 @@ PROGRAMS = {
     "producer": Program("import barnabas.clients.producer", 131),
     "Spark: look-up of the sources": Program("import pyspark_barnabas, pyspark_barnabas_log", 29, True),
     "Spark: planner of a stream": Program(_READ + _PLAN, 110, True),
-    "Spark: worker of a source": Program(_READ + _FETCH, 132, True),
+    "Spark: worker of a source": Program(_READ + _FETCH, 128, True),
     "Spark: driver of a sink": Program(_WRITE + "writer.commit([])", 39, True),
-    "Spark: worker of a sink": Program(_WRITE + "writer.write(iter([]))", 173, True),
+    "Spark: worker of a sink": Program(_WRITE + "writer.write(iter([]))", 160, True),
 }
 
 

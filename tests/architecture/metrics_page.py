@@ -27,6 +27,7 @@ from barnabas.replica.fetcher.fetcher_thread import FetcherStats
 from barnabas.replica.partitions.partition_append import PartitionAppend
 from barnabas.replica.replica_metrics import FetcherThreadMetrics
 from barnabas.replica.requests.delayed_produce import ProduceExpirations
+from barnabas.runtime.lazy import Lazy
 from barnabas.storage.log_environment import RecoveryProgress
 from barnabas.storage.storage_metrics import LoadingMetrics
 from barnabas.zk.zookeeper.zookeeper_metrics import ZookeeperMetrics
@@ -56,7 +57,8 @@ def samples_of_a_cluster() -> list[Sample]:
     log_manager: Any = SimpleNamespace(loading=SimpleNamespace(remaining={"/data": 1}), recovery=recovery)
     expirations = ProduceExpirations()
     expirations.count([PartitionAppend("t", 0, None, None)])
-    fetchers: Any = SimpleNamespace(threads=[fetcher])
+    fetchers: Lazy[Any] = Lazy(lambda: SimpleNamespace(threads=[fetcher]))
+    fetchers()
     families = (
         FetcherThreadMetrics(fetchers),
         ZookeeperMetrics(lambda: 0),

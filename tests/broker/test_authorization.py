@@ -59,8 +59,7 @@ from barnabas.protocol.messages.offsets import (
 )
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
-from barnabas.security.acl.acl_authorizer import Action
-from barnabas.security.acl.acl_codes import AclOperation, ResourceType
+from barnabas.security.acl.acl_codes import AclOperation, Action, ResourceType
 from barnabas.transport.channel.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
 from barnabas.transport.channel.transport_layer import TransportLayer
 from tests.fuzz.real_requests import TARGET, RealRequests

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from barnabas.broker.lifecycle import BrokerState
+from barnabas.broker.foundations import BrokerState
 from barnabas.console import console_server
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -122,6 +122,9 @@ class UnansweredChanges:
     def submit(self, change: IsrChange) -> None:
         self.changes.append(change)
 
+    def shutdown(self) -> None:
+        """Do nothing: no thread asks."""
+
 
 class ControlledPartition(ReplicatedPartition):
     """The cluster. sent: the controllers' requests on their way. done: what has happened, by name."""

@@ -243,7 +243,7 @@ class ReplicatedPartition:
 
     def fetch(self, broker_id: int) -> None:
         """Let a broker's fetchers take a turn."""
-        for thread in self.nodes[broker_id].manager.fetchers.threads:
+        for thread in self.nodes[broker_id].manager.fetchers().threads:
             thread.turn()
 
     def pass_time(self, milliseconds: int) -> None:

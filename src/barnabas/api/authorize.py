@@ -18,8 +18,7 @@ from barnabas.api.brief import LOOKED_UP_AT_ONCE, each_once
 from barnabas.api.request import ConnectionContext, Request
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.security.acl.acl_authorizer import Action
-from barnabas.security.acl.acl_codes import SUPPORTED_OPERATIONS, AclOperation, ResourceType
+from barnabas.security.acl.acl_codes import SUPPORTED_OPERATIONS, AclOperation, Action, ResourceType
 
 CLUSTER_NAME = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""

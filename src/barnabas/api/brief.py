@@ -37,8 +37,8 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from barnabas.protocol.codec_runtime import DECODED_PER_BYTE, FEW_ELEMENTS, MOST_ELEMENTS, MOST_TAGGED_FIELDS
-from barnabas.security.sasl.mechanisms import LOGIN_FRAME_BYTES
 from barnabas.storage.validation import validator
+from barnabas.transport.channel.authenticator import LOGIN_FRAME_BYTES
 
 __all__ = (
     "DECODED_PER_BYTE",

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from barnabas.api.brief import BRIEF_LIMIT_BYTES, NOT_BRIEF, Brief
 from barnabas.api.encoded_answers import EncodedAnswer
@@ -27,7 +27,9 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import RequestHeader, response_frame
 from barnabas.protocol.message_index import MESSAGES, RequestDecoders
 from barnabas.protocol.messages.message import Message
-from barnabas.quota.controller_mutation_quota import ControllerMutationQuota
+
+if TYPE_CHECKING:
+    from barnabas.quota.controller_mutation_quota import ControllerMutationQuota
 
 logger = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from barnabas.api.request import Request, RequestNotes
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codes import ConfigResourceType
 from barnabas.protocol.kafka_releases import FIRST_CURRENT_VERSION
 from barnabas.protocol.message_struct import Struct
-from barnabas.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.schema import FieldSchema, WireType
 from barnabas.protocol.uuid import uuid_to_string
@@ -33,6 +33,8 @@ REFRESH_INTERVAL_MS: Final = 1000
 HIDDEN: Final = "[hidden]"
 SECRET_FIELDS: Final = frozenset({"auth_bytes", "hmac", "salt", "salted_password"})
 """Fields that no log needs. (Kafka writes them.)"""
+
+SETTINGS_CHANGES: Final = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
 
 Json = dict[str, Any]
 
@@ -127,8 +129,9 @@ def message_json(message: Message, version: int) -> Json:
     """Return the fields that this version has, by Kafka's names; of records only their size, values of secret
     settings hidden."""
     json = _struct_json(message, version)
-    if isinstance(message, AlterConfigsRequest | IncrementalAlterConfigsRequest):
-        for resource in json["resources"]:
+    if message.api_key in SETTINGS_CHANGES:
+        # Of a response it is other fields.
+        for resource in json.get("resources", ()):
             for config in resource["configs"]:
                 if config["value"] is not None and _is_secret_setting(resource["resourceType"], config["name"]):
                     config["value"] = HIDDEN

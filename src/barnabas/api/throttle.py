@@ -18,7 +18,7 @@ Kafka: RequestHandlerHelper, ThrottledChannel and its reaper, and the quota part
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.api.request import Handler, Request
 from barnabas.api.throttled_by import ThrottledBy
@@ -26,9 +26,11 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.purgatory.timer import Timer
 from barnabas.quota.client_quota_manager import ClientQuotaManager
-from barnabas.quota.controller_mutation_quota import UNBOUNDED, ControllerMutationQuota
 from barnabas.quota.quota_managers import QuotaManagers
 from barnabas.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from barnabas.quota.controller_mutation_quota import ControllerMutationQuota
 
 THROTTLE_TIME: Final = "throttle_time_ms"
 """The field of most answers that says how long the client is throttled."""
@@ -198,7 +200,11 @@ def mutation_quota(request: Request[Any], strict_since: int) -> ControllerMutati
     """Return what `request` may create or delete; from version `strict_since` on clients know the error that
     refuses."""
     throttle = request.handler.throttle
-    return UNBOUNDED if throttle is None else throttle.mutation_quota(request, strict_since)
+    if throttle is not None:
+        return throttle.mutation_quota(request, strict_since)
+    from barnabas.quota.controller_mutation_quota import UNBOUNDED  # noqa: PLC0415 as QuotaManagers does
+
+    return UNBOUNDED
 
 
 def respond_with_quota(request: Request[Any], quota: ControllerMutationQuota, response: Message) -> None:

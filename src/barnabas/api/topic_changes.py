@@ -1,8 +1,8 @@
 """The topic purgatory: requests wait here for a topic to appear or to disappear.
 
-Called by the topics handler; woken by the metadata cache through `metadata_changed`, which `broker` subscribes.
-Completions run on whichever thread changed the metadata (the controller's channel) or on the expiration executor; no
-lock is held there.
+Late: made by `broker` for the first handler that calls it; the purgatory is there before. Woken by the metadata cache
+through `metadata_changed`, which `broker` subscribes. Completions run on whichever thread changed the metadata (the
+controller's channel) or on the expiration executor; no lock is held there.
 
 Kafka: DelayedCreatePartitions, DelayedDeleteTopics, ZkAdminManager's topicPurgatory.
 """
@@ -15,7 +15,6 @@ from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage, TopicMetadata
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
-from barnabas.purgatory.timer import Timer
 
 Answer = Callable[[frozenset[str]], None]
 
@@ -66,11 +65,11 @@ class DelayedTopicChange(DelayedOperation):
 
 
 class TopicChanges:
-    """Lets requests wait until this broker's metadata shows the change they asked for."""
+    """Lets requests wait until this broker's metadata shows the change they asked for. purgatory: where they wait."""
 
-    def __init__(self, metadata: MetadataCache, timer: Timer) -> None:
+    def __init__(self, metadata: MetadataCache, purgatory: DelayedOperationPurgatory[DelayedTopicChange]) -> None:
         self._metadata = metadata
-        self.purgatory: DelayedOperationPurgatory[DelayedTopicChange] = DelayedOperationPurgatory("topic", timer)
+        self.purgatory = purgatory
 
     def when_leaders_elected(self, names: frozenset[str], timeout_ms: int, answer: Answer) -> None:
         """Call `answer(topics without a leader)` when all of `names` have one, or after `timeout_ms`."""

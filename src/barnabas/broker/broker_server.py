@@ -27,19 +27,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.api.authorize import Authorizer
-from barnabas.broker.controlled_shutdown import ControlledShutdownClient, ShutdownTerms
-from barnabas.broker.foundations import Foundations, start_foundations
-from barnabas.broker.lifecycle import BrokerLifecycle, BrokerState
+from barnabas.broker.foundations import BrokerLifecycle, BrokerState, Foundations, start_foundations
 from barnabas.broker.process_tuning import (
     freeze_startup_objects,
     raise_descriptor_limit,
     tune_thread_switching,
 )
-from barnabas.broker.reconfigurable_parts import add_reconfigurable_parts
 from barnabas.broker.settings.own_listeners import OwnListeners, unauthenticated_listeners
-from barnabas.broker.stages.authorization import start_authorization
 from barnabas.broker.stages.control_stage import ControlStage, build_control
-from barnabas.broker.stages.front_stage import AccessRules, BuiltStages, FrontStage, bind_front
+from barnabas.broker.stages.front_stage import AccessRules, BuiltStages, FrontStage, bind_front, start_authorization
 from barnabas.broker.stages.replication_stage import start_replication
 from barnabas.broker.stages.storage_stage import StorageStage, open_storage
 from barnabas.broker.stages.transaction_stage import build_transactions
@@ -246,12 +242,19 @@ def _follow_settings(stages: BuiltStages, front: FrontStage) -> None:
         foundations.listeners.bound = [acceptor.end_point for acceptor in front.sockets.acceptors]
         storage.registration.update()
 
-    add_reconfigurable_parts(stages, front, advertise)
+    def add_parts() -> None:
+        from barnabas.broker.reconfigurable_parts import add_reconfigurable_parts
+
+        add_reconfigurable_parts(stages, front, advertise)
+
+    foundations.dynamic.follow(add_parts)
     foundations.lifecycle.on_stop("following settings", foundations.dynamic.stop)
 
 
 def _shut_down_controlled(stages: BuiltStages) -> None:
     """Have other brokers lead what this broker leads, unless the broker ends because of a fatal error."""
+    from barnabas.broker.controlled_shutdown import ControlledShutdownClient, ShutdownTerms
+
     config, lifecycle = stages.foundations.dynamic.current, stages.foundations.lifecycle
     terms = ShutdownTerms.from_kafka_config(config)
     is_connected = stages.storage.zk_client.stop_waiting()

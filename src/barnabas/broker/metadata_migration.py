@@ -25,11 +25,10 @@ from barnabas.storage.directories.meta_properties import read_meta_properties
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store.embedded_store import EmbeddedStore
 from barnabas.zk.store.store import Store
-from barnabas.zk.store.znode_table import DATABASE_NAME
+from barnabas.zk.store.znode_table import DATABASE_NAME, MOVED_FILE
 from barnabas.zk.znodes.broker_zk_data import ClusterIdZNode
 from barnabas.zk.znodes.znode_copy import CopyRefused, ZnodeTree, check_no_broker, read_tree, write_tree
 
-MARK_FILE: Final = "metadata.moved"
 MARK_ZNODE: Final = "/barnabas_moved"
 _NEW_DIRECTORY: Final = "metadata.new"
 """Beside the database: the directory in which a copy out of ZooKeeper grows."""
@@ -144,7 +143,7 @@ class MetadataMigration:
 
     @property
     def _mark(self) -> str:
-        return os.path.join(self.metadata_dir, MARK_FILE)
+        return os.path.join(self.metadata_dir, MOVED_FILE)
 
     def _checked(self, tree: ZnodeTree, what: str) -> Moved:
         """Return what is about to be moved. Raises CopyRefused: the store or a directory is of another cluster."""
@@ -178,11 +177,11 @@ class MetadataMigration:
 
 def check_not_moved(files: Files, metadata_dir: str) -> None:
     """Refuse an embedded store whose metadata were moved into ZooKeeper. Raises ConfigError."""
-    mark = os.path.join(metadata_dir, MARK_FILE)
+    mark = os.path.join(metadata_dir, MOVED_FILE)
     if files.exists(mark):
         address = files.read_bytes(mark).decode(errors="replace").strip()
         raise ConfigError(
-            f"the metadata of {metadata_dir} were moved into ZooKeeper ({MARK_FILE}): set zookeeper.connect={address}"
+            f"the metadata of {metadata_dir} were moved into ZooKeeper ({MOVED_FILE}): set zookeeper.connect={address}"
             " and leave out metadata.store=embedded, or go back with `barnabas cluster migrate --back`",
             "zookeeper.connect",
         )

@@ -1,7 +1,8 @@
 """The parts of a broker that follow its settings while it runs, and their list.
 
-BrokerServer calls `add_reconfigurable_parts` once, on the main thread, when all parts of the broker exist. Each class
-here is a link that DynamicBrokerConfig calls; it holds nothing that changes, so no lock.
+DynamicBrokerConfig has `add_reconfigurable_parts` called once: at the end of a start if the store has changed settings,
+else before the first change, on the thread that checks or applies it. Each class here is a link that
+DynamicBrokerConfig calls; it holds nothing that changes, so no lock.
 
 Kafka: DynamicBrokerConfig.addReconfigurables; BrokerReconfigurable and its implementations, DynamicLogConfig,
 DynamicMetricsReporters, and the reconfigurable parts of SocketServer, DataPlaneAcceptor and ListenerConnectionQuota.
@@ -195,7 +196,7 @@ def add_reconfigurable_parts(stages: BuiltStages, front: FrontStage, advertise: 
     dynamic.add_reconfigurable(handler_threads)
     dynamic.add_reconfigurable(scheduler_threads, made_from=static)
     fetchers = stages.replication.replicas.fetchers
-    dynamic.add_reconfigurable(SettingsFollower(FetcherConfig, lambda fetching: fetchers.resize(fetching.fetchers)))
+    dynamic.add_reconfigurable(SettingsFollower(FetcherConfig, lambda fetching: fetchers().resize(fetching.fetchers)))
     dynamic.add_reconfigurable(SettingsFollower(LogManagerConfig, log_manager.reconfigure), made_from=static)
     dynamic.add_reconfigurable(
         DynamicLogs(log_manager, stages.storage.topic_configs, controller.enable_unclean_leader_election)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 import click
 
 from barnabas import __version__
-from barnabas.cli.client_options import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, fail
 from barnabas.cli.stop_signals import watch_signals
 
 _STDOUT_FD = 1
@@ -81,30 +81,34 @@ def main() -> None:
         status = barnabas.main(prog_name="barnabas", standalone_mode=False)
         # Flushed here, where an error still becomes an exit status. At Python's own end it would be a trace.
         _flush_output()
-    except click.UsageError as error:
-        _end_with_usage_error(error)
-    except click.ClickException as error:
-        fail(error.format_message(), error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of this output, such as head or less, has ended.
-        _discard_output()
-        sys.exit(EXIT_FAILED)
-    except OSError as error:
-        _discard_output()
-        where = f"{error.filename}: " if error.filename is not None else "input or output failed: "
-        fail(f"{where}{error.strerror or error}")
+    except (click.ClickException, click.Abort, KeyboardInterrupt, OSError) as error:
+        _end_with(error)
     sys.exit(status)
 
 
-def _end_with_usage_error(error: click.UsageError) -> None:
-    # A group without a sub-command shows its help as an error, in newer versions of click.
-    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
-        error.show()
-        sys.exit(EXIT_USAGE)
-    command = error.ctx.command_path if error.ctx is not None else "barnabas"
-    fail(f"{' '.join(error.format_message().split())} (see {command} --help)", EXIT_USAGE)
+def _end_with(error: BaseException) -> NoReturn:
+    """End the process with the exit status of an error, after a line on stderr where that says more."""
+    from barnabas.cli.client_options import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, fail
+
+    match error:
+        case click.UsageError():
+            # A group without a sub-command shows its help as an error, in newer versions of click.
+            if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+                error.show()
+                sys.exit(EXIT_USAGE)
+            command = error.ctx.command_path if error.ctx is not None else "barnabas"
+            fail(f"{' '.join(error.format_message().split())} (see {command} --help)", EXIT_USAGE)
+        case click.ClickException():
+            fail(error.format_message(), error.exit_code)
+        case BrokenPipeError():
+            # The reader of this output, such as head or less, has ended.
+            _discard_output()
+            sys.exit(EXIT_FAILED)
+        case OSError():
+            _discard_output()
+            where = f"{error.filename}: " if error.filename is not None else "input or output failed: "
+            fail(f"{where}{error.strerror or error}")
+    sys.exit(EXIT_INTERRUPTED)
 
 
 # -- the standard streams

@@ -20,7 +20,6 @@ from barnabas.config.broker_config_keys import find_key
 from barnabas.config.config_error import ConfigError
 from barnabas.config.host_and_port import parse_host_and_port
 from barnabas.config.kafka_config import KafkaConfig, is_known, unknown_setting_message
-from barnabas.config.properties_file import load_properties
 from barnabas.config.server_defaults import server_defaults
 from barnabas.config.setting import Settings, setting
 from barnabas.runtime.log_queue import LogQueue
@@ -156,8 +155,12 @@ def read_config(
     Raises ConfigError for a setting that cannot be used, OSError for a file that cannot be read.
     """
     given = dict(_parsed_override(override) for override in overrides)
-    properties = server_defaults(given) if config_file is None else load_properties(config_file)
-    source = "the command line" if config_file is None else config_file
+    if config_file is None:
+        properties, source = server_defaults(given), "the command line"
+    else:
+        from barnabas.config.properties_file import load_properties
+
+        properties, source = load_properties(config_file), config_file
     tolerated = properties.keys() - given.keys()
     if "node.id" in given or "broker.id" in given:
         # Both name the same number, so an option with one of them replaces both names of the file.

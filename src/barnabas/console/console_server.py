@@ -23,7 +23,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer
 
-from barnabas.broker.lifecycle import BrokerState
+from barnabas.broker.foundations import BrokerState
 from barnabas.config.config_error import ConfigError
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.transport.channel.transport_layer import is_connection_lost

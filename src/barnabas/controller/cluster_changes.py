@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from barnabas.controller import controller_events as events
 from barnabas.controller.controller_context import PartitionAndReplica
 from barnabas.controller.controller_environment import ControllerEnvironment, StateMachines
 from barnabas.controller.election import ElectionStrategy
-from barnabas.controller.partition_reassignments import PartitionReassignments
 from barnabas.controller.state_tables import PartitionState, ReplicaState
 from barnabas.controller.topic_deletion_manager import TopicDeletionManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.runtime.lazy import Lazy
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
 from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr, TopicIdReplicaAssignment
+
+if TYPE_CHECKING:
+    from barnabas.controller.partition_reassignments import PartitionReassignments
 
 logger = logging.getLogger(__name__)
 state_logger = logging.getLogger("state.change.logger")
@@ -38,7 +42,34 @@ class ClusterChanges:
         self._replicas = machines.replicas
         self._partitions = machines.partitions
         self.deletions = TopicDeletionManager(environment, machines, self._send_to_all_brokers)
-        self.reassignments = PartitionReassignments(environment, machines, self.deletions, self._send_to_all_brokers)
+
+        def new_reassignments() -> PartitionReassignments:
+            from barnabas.controller.partition_reassignments import PartitionReassignments  # noqa: PLC0415
+
+            return PartitionReassignments(environment, machines, self.deletions, self._send_to_all_brokers)
+
+        self._reassignments = Lazy(new_reassignments)
+
+    @property
+    def reassignments(self) -> PartitionReassignments:
+        """The part for reassignments: imported with the first one."""
+        return self._reassignments()
+
+    def begin_reassignments_in_store(self) -> set[TopicPartition]:
+        """Watch the reassignments that the store asks for, and begin those. Return the partitions that move."""
+        return self.reassignments.begin_those_in_store() if self._watches.watch_reassignments() else set()
+
+    def resume_reassignments(
+        self, brokers: Collection[int] | None = None, *, except_for: Collection[TopicPartition] = frozenset()
+    ) -> None:
+        """Continue the reassignments that are in progress, as `PartitionReassignments.resume`."""
+        if self._context.partitions_being_reassigned:
+            self.reassignments.resume(brokers, except_for=except_for)
+
+    def on_isr_changed(self, partition: TopicPartition) -> None:
+        """Check the reassignment of a partition whose in-sync replicas changed: it may be complete."""
+        if partition in self._context.partitions_being_reassigned:
+            self.reassignments.on_isr_changed(partition)
 
     def initialize_context(self) -> None:
         """Read brokers, topics and leaders after winning an election, and open the channels to the brokers."""
@@ -114,7 +145,7 @@ class ClusterChanges:
         replicas = self._context.replicas_on_brokers(broker_ids)
         self._replicas.handle_state_changes(replicas, ReplicaState.ONLINE)
         self._partitions.trigger_online_partition_state_change()
-        self.reassignments.resume(broker_ids)
+        self.resume_reassignments(broker_ids)
         self.deletions.resume_deletion_for_topics({replica.partition.topic for replica in replicas})
         self._watches.watch_brokers(broker_ids)
 

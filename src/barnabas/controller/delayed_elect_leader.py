@@ -1,8 +1,10 @@
 """The purgatory of ElectLeaders: waits until the metadata of this broker show the leaders that were elected.
 
-Called by the handler of ElectLeaders. The metadata cache calls `metadata_changed`, which `broker` subscribes. The
-controller answers an election on its thread; completions run there, on the thread that changed the metadata, or on the
-expiration executor. A DelayedElectLeader changes under its own lock only.
+Late: made by `broker` for the handler of ElectLeaders, which calls it; its purgatory is there before. The metadata
+cache calls `metadata_changed`, which `broker` subscribes. The controller answers an election on its thread; completions
+run there, on the thread that changed the metadata, or on the expiration executor. A DelayedElectLeader changes under
+its own lock only.
+
 Kafka: kafka.server.DelayedElectLeader, ReplicaManager.electLeaders.
 """
 
@@ -18,7 +20,6 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
-from barnabas.purgatory.timer import Timer
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 ElectionAnswer = Callable[[Mapping[TopicPartition, ApiError | None]], None]
@@ -62,13 +63,22 @@ class DelayedElectLeader(DelayedOperation):
 
 
 class LeaderElections:
-    """The elections by the controller, for requests that wait until the outcome has reached this broker."""
+    """The elections by the controller, for requests that wait until the outcome has reached this broker.
 
-    def __init__(self, controller: Controller, metadata: MetadataCache, timer: Timer, clock: Clock) -> None:
+    purgatory: where they wait.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        metadata: MetadataCache,
+        purgatory: DelayedOperationPurgatory[DelayedElectLeader],
+        clock: Clock,
+    ) -> None:
         self._controller = controller
         self._metadata = metadata
         self._clock = clock
-        self.purgatory: DelayedOperationPurgatory[DelayedElectLeader] = DelayedOperationPurgatory("ElectLeader", timer)
+        self.purgatory = purgatory
 
     def elect(
         self,

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnabas.controller import controller_events as events
 from barnabas.controller.cluster_changes import ClusterChanges
 from barnabas.controller.controller_environment import ControllerEnvironment, StateMachines
-from barnabas.controller.isr_changes import IsrChanges
 from barnabas.controller.leadership_changes import LeadershipChanges
 from barnabas.controller.store_watches import ELECTION_FROM_STORE
-from barnabas.metadata.producer_ids import new_producer_id_block
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.runtime.lazy import Lazy
 from barnabas.runtime.scheduler import ScheduledTask, Scheduler
 from barnabas.zk.store.errors import StoreError
 from barnabas.zk.znodes.broker_zk_data import FinalizedFeatures
+
+if TYPE_CHECKING:
+    from barnabas.controller.isr_changes import IsrChanges
 
 logger = logging.getLogger(__name__)
 
@@ -40,13 +42,17 @@ class ElectedController:
         self._machines = machines = StateMachines.of(environment)
         self._cluster = cluster = ClusterChanges(environment, machines)
         self._leadership = LeadershipChanges(environment, machines, self._store_election_done)
-        self._isr = isr = IsrChanges(
-            environment.context,
-            environment.zk_client,
-            cluster.send_update_metadata,
-            cluster.reassignments.on_isr_changed,
-        )
-        moves, elect = cluster.reassignments, machines.partitions.trigger_online_partition_state_change
+
+        def new_isr_changes() -> IsrChanges:
+            from barnabas.controller.isr_changes import IsrChanges  # noqa: PLC0415
+
+            return IsrChanges(
+                environment.context, environment.zk_client, cluster.send_update_metadata, cluster.on_isr_changed
+            )
+
+        # Imported for the first change: a broker alone has none.
+        isr = Lazy(new_isr_changes)
+        elect = machines.partitions.trigger_online_partition_state_change
         self._handlers: Mapping[events.Signal | type[events.ControllerEvent], Callable[[Any], object]] = {
             events.Signal.BROKER_CHANGE: cluster.on_broker_change,
             events.BrokerModifications: cluster.on_broker_modifications,
@@ -55,7 +61,7 @@ class ElectedController:
             events.PartitionModifications: cluster.on_partition_modifications,
             events.Signal.TOPIC_DELETION: cluster.on_topic_deletion,
             events.Signal.LOG_DIR_EVENT_NOTIFICATION: cluster.on_log_dir_event_notification,
-            events.Signal.ISR_CHANGE_NOTIFICATION: isr.on_isr_change_notification,
+            events.Signal.ISR_CHANGE_NOTIFICATION: lambda event: isr().on_isr_change_notification(event),
             events.LeaderAndIsrResponseReceived: cluster.on_leader_and_isr_response,
             events.UpdateMetadataResponseReceived: cluster.on_update_metadata_response,
             events.StopReplicaResponseReceived: cluster.on_stop_replica_response,
@@ -63,12 +69,14 @@ class ElectedController:
             events.Signal.AUTO_PREFERRED_REPLICA_LEADER_ELECTION: self._on_auto_rebalance,
             events.UncleanLeaderElectionEnable: lambda event: elect(event.topic),
             events.ControlledShutdown: self._on_controlled_shutdown,
-            events.AlterPartitionReceived: isr.on_alter_partition,
+            events.AlterPartitionReceived: lambda event: isr().on_alter_partition(event),
             events.AllocateProducerIds: self._on_allocate_producer_ids,
             events.ApiPartitionReassignment: self._on_api_partition_reassignment,
-            events.ListPartitionReassignments: lambda event: event.callback(moves.in_progress(event.partitions)),
-            events.Signal.STORE_REASSIGNMENT: lambda _event: moves.begin_those_in_store(),
-            events.PartitionReassignmentIsrChange: lambda event: moves.on_isr_changed(event.partition),
+            events.ListPartitionReassignments: lambda event: event.callback(
+                cluster.reassignments.in_progress(event.partitions)
+            ),
+            events.Signal.STORE_REASSIGNMENT: lambda _event: cluster.begin_reassignments_in_store(),
+            events.PartitionReassignmentIsrChange: lambda event: cluster.on_isr_changed(event.partition),
         }
 
     def handle(self, event: events.ControllerEvent) -> None:
@@ -98,8 +106,8 @@ class ElectedController:
         self._machines.partitions.startup()
         logger.info("Ready to serve as the new controller with epoch %d", context.epoch)
         # Those in the store may be newer than those that the last controller has begun.
-        begun = self._cluster.reassignments.begin_those_in_store()
-        self._cluster.reassignments.resume(except_for=begun)
+        begun = self._cluster.begin_reassignments_in_store()
+        self._cluster.resume_reassignments(except_for=begun)
         deletions.try_topic_deletion()
         self._on_replica_leader_election(ELECTION_FROM_STORE)
         if environment.config.auto_leader_rebalance_enable:
@@ -208,6 +216,8 @@ class ElectedController:
             )
             event.callback(ApiError(ErrorCode.STALE_BROKER_EPOCH))
         else:
+            from barnabas.metadata.producer_ids import new_producer_id_block  # noqa: PLC0415 - for other brokers
+
             try:
                 event.callback(new_producer_id_block(event.broker_id, self._environment.zk_client))
             except ApiError as error:

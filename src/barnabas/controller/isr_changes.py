@@ -1,6 +1,7 @@
 """Changes of in-sync replicas that leaders ask for (AlterPartition, KIP-497) or have written themselves.
 
-A part of the controller, on its thread, so no lock; called only while this broker is the controller.
+A part of the controller, on its thread, so no lock; called only while this broker is the controller. Late: imported
+with the first change.
 Kafka: KafkaController.processAlterPartition, processIsrChangeNotification.
 """
 

@@ -1,6 +1,7 @@
 """The move of partitions to other brokers on request, step by step until the new replicas are in sync.
 
-A part of the controller, on its thread, so no lock; called only while this broker is the controller. The topic's znode
+A part of the controller, on its thread, so no lock; called only while this broker is the controller. Late: imported
+with the first reassignment, of a request or in the store. The topic's znode
 keeps a reassignment in progress (adding and removing replicas), and the next controller continues it from there. With
 RS the replicas, ORS the original ones, TRS the target, AR = TRS - ORS, RR = ORS - TRS:
 
@@ -107,12 +108,10 @@ class PartitionReassignments:
         return results | {partition: self._begin(partition, new) for partition, new in begun.items()}
 
     def begin_those_in_store(self) -> set[TopicPartition]:
-        """Begin what /admin/reassign_partitions asks for, and watch for the next. Return the partitions that move.
+        """Begin what /admin/reassign_partitions asks for, which is watched already. Return the partitions that move.
 
         Target replicas may be dead brokers, as in Kafka: the move waits for them.
         """
-        if not self._watches.watch_reassignments():
-            return set()
         begun: set[TopicPartition] = set()
         failed: set[TopicPartition] = set()
         for partition, target in self._targets_in_store().items():

@@ -1,6 +1,7 @@
 """Creation of topics on first use: clients' topics by Metadata, internal topics by FindCoordinator too.
 
-Used by those handlers on request handler threads; blocks on the store. Internal topics get the settings that their
+Late: made by the table of APIs for the first topic. Used by those handlers on request handler threads; blocks on the
+store. Internal topics get the settings that their
 coordinators need. They are created only when enough brokers are alive for all replicas, since offsets in a single
 replica would be lost with its broker. With the embedded store there is never a second broker: they get one replica
 then, whatever the settings say. `_lock` guards the names that are being created, and the reasons why internal topics

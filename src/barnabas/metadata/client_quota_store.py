@@ -5,8 +5,10 @@ listener on any thread; it blocks on the store and keeps nothing. Who changes se
 to the writing. Paths: /config/users/<u>, /config/clients/<c>, /config/users/<u>/clients/<c>, /config/ips/<ip>; names
 are sanitized, or `<default>`.
 
-ClientQuotaListener is made by `broker`. The main thread calls `load` at start; ConfigChangeListener calls the rest on a
-scheduler's thread. `_lock` serialises them: what `load` read before a change must not be applied after the change.
+ClientQuotaListener is made by `broker` for the first quota. The main thread calls `load` at start, if the store has
+quotas; ConfigChangeListener calls the rest on a scheduler's thread. `_lock` serialises them: what `load` read before a
+change must not be applied after the change.
+
 Kafka: AdminZkClient.changeConfigs, ClientIdConfigHandler, UserConfigHandler, IpConfigHandler.
 """
 
@@ -17,7 +19,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from barnabas.metadata.stored_configs import ConfigChangeListener
 from barnabas.quota.quota_entity import DEFAULT_NAME, IP_CONNECTION_RATE, KafkaQuotaEntity, desanitize
 from barnabas.quota.quota_managers import QuotaManagers
 from barnabas.zk.kafka_zk_client import KafkaZkClient
@@ -120,18 +121,6 @@ class ClientQuotaListener:
         self._address_of = address_of
         self._lock = threading.Lock()
 
-    def start(self, changes: ConfigChangeListener) -> None:
-        """Listen from now on, then apply the quotas in the store."""
-        # Registered before `load`: a change meanwhile waits for the lock, and is applied after what `load` has read.
-        changes.register(
-            ConfigEntityType.USER, lambda name, settings: self._changed(ConfigEntityType.USER, name, settings)
-        )
-        changes.register(
-            ConfigEntityType.CLIENT, lambda name, settings: self._changed(ConfigEntityType.CLIENT, name, settings)
-        )
-        changes.register(ConfigEntityType.IP, self._address_changed)
-        self.load()
-
     def load(self) -> None:
         """Apply all quotas in the store. Those that cannot be applied are logged."""
         with self._lock:
@@ -140,13 +129,13 @@ class ClientQuotaListener:
             for name in self._store.addresses():
                 self._apply_address(name, self._store.settings(QuotaPath(ConfigEntityType.IP, name)))
 
-    def _changed(self, entity_type: str, name: str, settings: Mapping[str, str]) -> None:
+    def changed(self, entity_type: str, name: str, settings: Mapping[str, str]) -> None:
+        """Apply the settings that a user, a client or an address has now."""
         with self._lock:
-            self._quotas.update(QuotaPath(entity_type, name).entity, settings)
-
-    def _address_changed(self, name: str, settings: Mapping[str, str]) -> None:
-        with self._lock:
-            self._apply_address(name, settings)
+            if entity_type == ConfigEntityType.IP:
+                self._apply_address(name, settings)
+            else:
+                self._quotas.update(QuotaPath(entity_type, name).entity, settings)
 
     def _apply_address(self, name: str, settings: Mapping[str, str]) -> None:
         text = settings.get(IP_CONNECTION_RATE)

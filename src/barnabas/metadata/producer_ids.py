@@ -1,8 +1,8 @@
 """Producer ids for idempotent producers: taken from blocks of 1000 that brokers get from the store.
 
-Used by InitProducerId on handler threads, and by the controller for AllocateProducerIds. `_lock` guards the current
-block, also while a new one is fetched.
-Kafka: kafka.coordinator.transaction.ZkProducerIdManager.
+Late: imported for the first id. Used by InitProducerId on handler threads, and by the controller for
+AllocateProducerIds. `_lock` guards the current block, also while a new one is fetched. Kafka:
+kafka.coordinator.transaction.ZkProducerIdManager.
 """
 
 from __future__ import annotations

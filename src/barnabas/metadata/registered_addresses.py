@@ -1,7 +1,8 @@
 """The addresses at which the brokers of the cluster have registered: requests of brokers may come from there.
 
-Made by the table of APIs. Asked by request handlers on their threads, since a look may read the store and ask the name
-server. `_lock` guards the addresses; one thread reads, and the others wait for it. See decisions/0061.
+Made by the table of APIs, for the first request of another broker. Asked by request handlers on their threads, since a
+look may read the store and ask the name server. `_lock` guards the addresses; one thread reads, and the others wait for
+it. See decisions/0061.
 """
 
 from __future__ import annotations

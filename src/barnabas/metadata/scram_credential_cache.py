@@ -13,22 +13,23 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from barnabas.metadata.stored_configs import ConfigChangeListener
 from barnabas.quota.quota_entity import DEFAULT_NAME, desanitize
-from barnabas.security.sasl.scram_mechanism import (
-    SCRAM_MECHANISMS,
-    ScramFormatter,
-    StoredScramCredential,
-    TokenCredential,
-)
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znodes.config_znodes import ConfigEntityType
 
+if TYPE_CHECKING:
+    from barnabas.security.sasl.scram_mechanism import ScramFormatter, StoredScramCredential, TokenCredential
+
+    TokenLookup = Callable[[ScramFormatter, str], TokenCredential | None]
+    """Returns the credential of a delegation token that is valid now."""
+
 logger = logging.getLogger(__name__)
 
-TokenLookup = Callable[[ScramFormatter, str], TokenCredential | None]
-"""Returns the credential of a delegation token that is valid now."""
+_SCRAM: Final = "SCRAM-"
+"""The beginning of the names of the mechanisms."""
 
 
 class ScramCredentialCache:
@@ -80,6 +81,11 @@ class ScramCredentialCache:
 
 def credentials_of(user: str, settings: Mapping[str, str]) -> dict[str, StoredScramCredential]:
     """Return the credentials among a user's settings, by mechanism. One that cannot be read is logged and left out."""
+    if not any(name.startswith(_SCRAM) for name in settings):
+        return {}
+    # Not before a user has a credential: many brokers have none.
+    from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, StoredScramCredential  # noqa: PLC0415
+
     credentials = {}
     for mechanism in SCRAM_MECHANISMS:
         text = settings.get(mechanism)

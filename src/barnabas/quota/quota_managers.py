@@ -13,19 +13,13 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.setting import Settings, setting
 from barnabas.metrics.metrics_registry import MBeanName, MetricsRegistry, Sample
 from barnabas.metrics.rate import Rate, SampleWindow
 from barnabas.quota.client_quota_manager import ClientQuotaManager, QuotaWindows
-from barnabas.quota.controller_mutation_quota import (
-    UNBOUNDED,
-    ControllerMutationQuota,
-    PermissiveControllerMutationQuota,
-    StrictControllerMutationQuota,
-)
 from barnabas.quota.quota_entity import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -37,6 +31,9 @@ from barnabas.quota.quota_entity import (
 from barnabas.quota.quota_limits import Share
 from barnabas.quota.quota_sensor import QuotaSensor, TokenSensor
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+
+if TYPE_CHECKING:
+    from barnabas.quota.controller_mutation_quota import ControllerMutationQuota
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +106,13 @@ class ControllerMutationQuotaManager(ClientQuotaManager):
 
     def quota_for(self, user: str, client_id: str, *, strict: bool) -> ControllerMutationQuota:
         """Return the quota of one request. strict: the request may be refused, because its version knows that error."""
+        # Here, since a broker that creates no topics on request needs none.
+        from barnabas.quota.controller_mutation_quota import (  # noqa: PLC0415
+            UNBOUNDED,
+            PermissiveControllerMutationQuota,
+            StrictControllerMutationQuota,
+        )
+
         if not self.limits:
             return UNBOUNDED
         sensor = self.sensor_of(user, client_id, self._now_ms())

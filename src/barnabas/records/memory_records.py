@@ -7,11 +7,14 @@ Kafka: MemoryRecords, ByteBufferLogInputStream.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from barnabas.records.compression import Buffer
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.record_batch import MAGIC_POSITION, RecordBatch, is_whole_batch
+
+if TYPE_CHECKING:
+    from barnabas.records.legacy_records import LegacyBatch
 
 
 def magic_at(buffer: Buffer, position: int = 0) -> int:
@@ -28,7 +31,11 @@ def magic_at(buffer: Buffer, position: int = 0) -> int:
 
 def batch_at(buffer: Buffer, position: int = 0) -> RecordBatch | LegacyBatch:
     """View the batch at `position`, of any format. Raises CorruptRecord when its header is wrong or cut off."""
-    return RecordBatch(buffer, position) if magic_at(buffer, position) == 2 else LegacyBatch(buffer, position)
+    if magic_at(buffer, position) == 2:
+        return RecordBatch(buffer, position)
+    from barnabas.records.legacy_records import LegacyBatch  # noqa: PLC0415 - few logs have old formats
+
+    return LegacyBatch(buffer, position)
 
 
 def any_batches(buffer: Buffer, position: int = 0) -> Iterator[RecordBatch | LegacyBatch]:

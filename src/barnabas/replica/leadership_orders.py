@@ -11,9 +11,9 @@ Kafka: ReplicaManager.becomeLeaderOrFollower (callback onLeadershipChange), stop
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -28,18 +28,19 @@ from barnabas.protocol.messages.inter_broker import (
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.replica.broker_topic_stats import BrokerTopicStats
-from barnabas.replica.fetcher.fetcher_manager import FollowedPartition, ReplicaFetcherManager
-from barnabas.replica.fetcher.followed_state import FollowedState
-from barnabas.replica.fetcher.follower_logs import log_position
-from barnabas.replica.log_dir_moves import LogDirMoves
 from barnabas.replica.partitions.high_watermark_checkpoints import HighWatermarkCheckpoints
 from barnabas.replica.partitions.hosted_partitions import HostedPartitions
 from barnabas.replica.partitions.partition import Partition, PartitionEnvironment, PartitionState
 from barnabas.replica.requests.waiting_requests import WaitingRequests
 from barnabas.rpc.node import Node
+from barnabas.runtime.lazy import Lazy
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.errors import InconsistentTopicId
 from barnabas.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from barnabas.replica.fetcher.fetcher_manager import ReplicaFetcherManager
+    from barnabas.replica.log_dir_moves import LogDirMoves
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +95,8 @@ class LeadershipOrders:
 
     An order of an older controller epoch is rejected.
 
-    fetchers: copy the partitions that other brokers lead. moves: take logs into other log directories.
+    fetchers: copy the partitions that other brokers lead; made for the first order about a partition with replicas on
+    other brokers, or without a leader here. moves: take logs into other log directories; made for the first move.
     """
 
     def __init__(
@@ -106,8 +108,8 @@ class LeadershipOrders:
         metadata: MetadataCache,
         waiting: WaitingRequests,
         stats: BrokerTopicStats,
-        fetchers: ReplicaFetcherManager,
-        moves: LogDirMoves,
+        fetchers: Lazy[ReplicaFetcherManager],
+        moves: Lazy[LogDirMoves],
     ) -> None:
         self._environment = environment
         self._hosted = hosted
@@ -129,6 +131,11 @@ class LeadershipOrders:
         leader epoch is not newer than the known one is rejected alone, with the same error, as in Kafka.
         """
         outcome = _Outcome()
+        own_id = self._environment.broker_id
+        states = (state for topic_state in request.topic_states for state in topic_state.partition_states)
+        if any(state.leader != own_id or len(state.replicas) > 1 for state in states):
+            # Before the lock is taken, since making them imports them.
+            self._fetchers()
         with self._state_change_lock:
             if request.controller_epoch < self._controller_epoch:
                 logger.warning(
@@ -151,9 +158,14 @@ class LeadershipOrders:
             # Once for the whole order: each call copies the map of topics.
             self._hosted.publish(outcome.opened)
             for partition in filter(None, outcome.opened.values()):
-                self._moves.resume(partition)
-            self._follow(outcome.following, request.live_leaders)
-            self._fetchers.end_idle_threads()
+                if (moves := self._moves.made) is not None:
+                    moves.resume(partition)
+            if (fetchers := self._fetchers.made) is not None:
+                # The order itself names the leaders' addresses.
+                leaders = {each.broker_id: each for each in request.live_leaders}
+                nodes = {key: Node(key, each.host_name, each.port) for key, each in leaders.items()}
+                fetchers.follow_leaders(outcome.following, nodes)
+                fetchers.end_idle_threads()
         self._waiting.wake_all(outcome.changed)
         self.listeners.notify(outcome.led)
         return response
@@ -190,7 +202,8 @@ class LeadershipOrders:
                         )
                     )
             self._hosted.publish(deleted)
-            self._fetchers.end_idle_threads()
+            if (fetchers := self._fetchers.made) is not None:
+                fetchers.end_idle_threads()
         self._waiting.wake_all(stopped)
         self.listeners.notify(led)
         self._forget_topics(deleted)
@@ -201,8 +214,9 @@ class LeadershipOrders:
 
         Not in the middle of an order: a partition that it deletes or opens must not begin to move.
         """
+        moves = self._moves()
         with self._state_change_lock:
-            return self._moves.alter(wanted)
+            return moves.alter(wanted)
 
     def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Update the metadata cache, unless the request comes from an earlier controller."""
@@ -230,10 +244,10 @@ class LeadershipOrders:
             was_leader = partition.is_leader
             if state.leader == self._environment.broker_id:
                 # Before it leads: nothing of an earlier leader may be written behind the start of this epoch.
-                self._fetchers.stop([key])
+                self._stop_copying([key])
                 partition.make_leader(state, controller_epoch)
             elif partition.make_follower(state, controller_epoch):
-                self._fetchers.stop([key])
+                self._stop_copying([key])
                 outcome.following.append(partition)
             if partition.is_leader is not was_leader:
                 outcome.led.append(LeadershipChange(key, partition.is_leader, state.leader_epoch))
@@ -252,25 +266,9 @@ class LeadershipOrders:
             error = ErrorCode.INCONSISTENT_TOPIC_ID
         return LeaderAndIsrResponse.LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=error)
 
-    def _follow(
-        self, partitions: Sequence[Partition], live_leaders: Sequence[LeaderAndIsrRequest.LeaderAndIsrLiveLeader]
-    ) -> None:
-        """Have the fetchers copy partitions from their new leaders.
-
-        The order itself names the leaders' addresses. A partition whose leader is not alive waits for the next order.
-        """
-        nodes = {leader.broker_id: Node(leader.broker_id, leader.host_name, leader.port) for leader in live_leaders}
-        followed = []
-        for partition in partitions:
-            state = partition.state
-            node = None if state is None else nodes.get(state.leader_id)
-            if state is None or node is None:
-                logger.warning("%s is not copied: its leader %s is not alive", partition, state and state.leader_id)
-                continue
-            position = log_position(partition.log)
-            begin = FollowedState.begin(partition.topic_id, state.leader_epoch, position)
-            followed.append(FollowedPartition(partition.topic_partition, node, begin))
-        self._fetchers.follow(followed)
+    def _stop_copying(self, keys: Collection[TopicPartition]) -> None:
+        if (fetchers := self._fetchers.made) is not None:
+            fetchers.stop(keys)
 
     def _hosted_for(self, key: TopicPartition, topic_id: bytes, state: PartitionState) -> Partition | None:
         """Return the partition if this broker hosts it already, or None if it has to be opened.
@@ -324,7 +322,7 @@ class LeadershipOrders:
                 and state.leader_epoch < current.leader_epoch
             ):
                 return ErrorCode.FENCED_LEADER_EPOCH
-            self._fetchers.stop([key])
+            self._stop_copying([key])
             # Before the deletion: `retire` takes the log's lock, after which no append writes to a log that is being
             # renamed.
             hosted.retire()
@@ -348,7 +346,7 @@ class LeadershipOrders:
             # Before they are unhosted: in between, a client would be answered NOT_LEADER_OR_FOLLOWER, and would look
             # for another leader.
             self._hosted.offline.add(keys)
-            self._fetchers.stop(keys)
+            self._stop_copying(keys)
             for partition in failed:
                 partition.retire()
             self._hosted.publish(dict.fromkeys(keys))

@@ -1,10 +1,11 @@
 """Moves of replicas between log directories: what AlterReplicaLogDirs asks for, and the threads that carry it out.
 
-A part of ReplicaManager. `alter` and `resume` run under the replica-state-change lock, on handler threads. The
-threads `ReplicaAlterLogDirsThread-<n>` (`num.replica.alter.log.dirs.threads`) begin with the first move; each moves one
-partition after the other, since a move that is done frees its old directory. `_changed` guards the partitions that
-wait for a thread, and the list of threads; no other lock is taken under it. A thread holds no lock while it copies, and
-at the end of a move those that `FutureLogs.complete` takes.
+A part of ReplicaManager, which imports and makes it for the first move. `alter` and `resume` run under the
+replica-state-change lock, on handler threads. The threads `ReplicaAlterLogDirsThread-<n>`
+(`num.replica.alter.log.dirs.threads`) begin with the first move; each moves one partition after the other, since a move
+that is done frees its old directory. `_changed` guards the partitions that wait for a thread, and the list of threads;
+no other lock is taken under it. A thread holds no lock while it copies, and at the end of a move those that
+`FutureLogs.complete` takes.
 
 Kafka: ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsManager, ReplicaAlterLogDirsThread.
 """

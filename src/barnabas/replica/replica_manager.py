@@ -13,43 +13,44 @@ Kafka: kafka.server.ReplicaManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container
+from typing import TYPE_CHECKING
 
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.quota.replication_quota import ReplicationQuotas
 from barnabas.replica.broker_topic_stats import BrokerTopicStats
-from barnabas.replica.fetcher.fetcher_manager import FetcherId, ReplicaFetcherManager
-from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
-from barnabas.replica.fetcher.follower_logs import FollowerLogs
-from barnabas.replica.fetcher.leader_end_point import LeaderEndPoint
 from barnabas.replica.isr.isr_updates import AlterPartitionManager, IsrUpdates
 from barnabas.replica.leadership_orders import LeadershipOrders
-from barnabas.replica.log_dir_descriptions import LogDirDescription, describe_log_dirs
-from barnabas.replica.log_dir_moves import LogDirMoves
 from barnabas.replica.partitions.high_watermark_checkpoints import HighWatermarkCheckpoints
 from barnabas.replica.partitions.hosted_partitions import HostedPartitions
 from barnabas.replica.partitions.partition import EpochEndOffset, Partition, PartitionEnvironment
 from barnabas.replica.replica_config import FetcherConfig, ReplicaConfig
 from barnabas.replica.requests.append import ReplicaAppender
-from barnabas.replica.requests.closest_replica_reader import ClosestReplicaReader, replica_selector
-from barnabas.replica.requests.delete_records import ReplicaRecordDeleter
 from barnabas.replica.requests.read import ReplicaReader
 from barnabas.replica.requests.replication_throttle import follower_throttle, leader_throttle
 from barnabas.replica.requests.waiting_requests import WaitingRequests
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
+from barnabas.runtime.lazy import Lazy
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from barnabas.replica.fetcher.fetcher_manager import FetcherId, ReplicaFetcherManager
+    from barnabas.replica.fetcher.leader_end_point import LeaderEndPoint
+    from barnabas.replica.log_dir_descriptions import LogDirDescription
+    from barnabas.replica.log_dir_moves import LogDirMoves
 
 
 class ReplicaManager:
     """The parts of the replica layer, and their life cycle.
 
-    hosted: the partitions of this broker. appender, reader, deleter: the paths of produces, fetches and record
-    deletions over them. orders: the controller's orders. waiting: the requests that wait for a partition.
-    isr_updates: followers that join and leave the in-sync replicas. fetchers: the threads that copy partitions which
-    other brokers lead. moves: logs on their way into other log directories. topic_stats: the counters of each topic.
+    hosted: the partitions of this broker. appender, reader: the paths of produces and fetches over them. orders: the
+    controller's orders. waiting: the requests that wait for a partition. isr_updates: followers that join and leave the
+    in-sync replicas. fetchers: the threads that copy partitions which other brokers lead. moves: logs on their way into
+    other log directories. Both are imported and made by the orders that need them. topic_stats: the counters of each
+    topic.
 
     Arguments: `metadata` is fed by the controller through `orders.update_metadata`; it knows whether the cluster has a
     partition at all, and which brokers are alive. `alter_partitions` has the cluster agree on changed in-sync replicas.
@@ -64,7 +65,7 @@ class ReplicaManager:
         files: Files,
         metadata: MetadataCache,
         clock: Clock,
-        alter_partitions: AlterPartitionManager,
+        alter_partitions: Lazy[AlterPartitionManager],
         fetching: FetcherConfig,
         connect: Callable[[FetcherId], LeaderEndPoint],
         quotas: ReplicationQuotas,
@@ -85,32 +86,40 @@ class ReplicaManager:
             config.replica_lag_time_max_ms,
             lambda broker_id: broker_id in metadata.image.brokers,
         )
-        follower_logs = FollowerLogs(hosted, log_manager, waiting, stats.topic, follower_throttle(quotas.follower))
 
-        def new_fetcher(fetcher_id: FetcherId, on_failed: Callable[[TopicPartition], None]) -> ReplicaFetcherThread:
-            name = f"ReplicaFetcherThread-{fetcher_id.number}-{fetcher_id.leader.id}"
-            return ReplicaFetcherThread(name, connect(fetcher_id), follower_logs, fetching, clock, on_failed)
+        def new_fetchers() -> ReplicaFetcherManager:
+            from barnabas.replica.fetcher.fetcher_manager import new_fetcher_manager
+            from barnabas.replica.fetcher.follower_logs import FollowerLogs
 
-        self.fetchers = ReplicaFetcherManager(new_fetcher, fetching.fetchers)
-        self.moves = LogDirMoves(
-            hosted,
-            log_manager,
-            quotas.alter_log_dirs,
-            config.alter_log_dirs_threads or len(log_manager.directories.paths),
-            self.checkpoint_high_watermarks,
-        )
+            # With them what changes in-sync replicas: a follower's fetch, on a network thread, must not build it.
+            alter_partitions()
+            logs = FollowerLogs(hosted, log_manager, waiting, stats.topic, follower_throttle(quotas.follower))
+            return new_fetcher_manager(connect, logs, fetching, clock)
+
+        def new_moves() -> LogDirMoves:
+            from barnabas.replica.log_dir_moves import LogDirMoves
+
+            threads = config.alter_log_dirs_threads or len(log_manager.directories.paths)
+            return LogDirMoves(hosted, log_manager, quotas.alter_log_dirs, threads, self.checkpoint_high_watermarks)
+
+        self.fetchers = Lazy(new_fetchers)
+        self.moves = Lazy(new_moves)
+        if log_manager.futures.all():
+            # An earlier run has begun moves, which go on when their partitions are opened.
+            self.moves()
         self.orders = LeadershipOrders(
             environment, hosted, log_manager, self._checkpoints, metadata, waiting, stats, self.fetchers, self.moves
         )
         self.appender = ReplicaAppender(hosted.partition_or_error, waiting, stats)
-        selector = replica_selector(config.replica_selector_class, config.broker_id, lambda: metadata.image)
         throttle = leader_throttle(quotas.leader)
-        self.reader = (
-            ReplicaReader(hosted.partition_or_error, waiting, self.isr_updates, stats, throttle)
-            if selector is None
-            else ClosestReplicaReader(hosted.partition_or_error, waiting, self.isr_updates, stats, throttle, selector)
-        )
-        self.deleter = ReplicaRecordDeleter(hosted.partition_or_error, waiting)
+        self.reader = ReplicaReader(hosted.partition_or_error, waiting, self.isr_updates, stats, throttle)
+        if config.replica_selector_class is not None:
+            from barnabas.replica.requests.closest_replica_reader import ClosestReplicaReader, replica_selector
+
+            selector = replica_selector(config.replica_selector_class, config.broker_id, lambda: metadata.image)
+            self.reader = ClosestReplicaReader(
+                hosted.partition_or_error, waiting, self.isr_updates, stats, throttle, selector
+            )
 
     def startup(self, scheduler: Scheduler) -> None:
         """Begin checkpointing high watermarks and looking for followers that lag."""
@@ -124,8 +133,10 @@ class ReplicaManager:
 
     def shutdown(self) -> None:
         """Copy no more, answer every waiting request, write the high watermarks. LogManager closes the logs."""
-        self.fetchers.shutdown()
-        self.moves.shutdown()
+        if (fetchers := self.fetchers.made) is not None:
+            fetchers.shutdown()
+        if (moves := self.moves.made) is not None:
+            moves.shutdown()
         self.waiting.shutdown()
         self.checkpoint_high_watermarks()
 
@@ -153,6 +164,8 @@ class ReplicaManager:
 
     def describe_log_dirs(self, partitions: Collection[TopicPartition] | None) -> list[LogDirDescription]:
         """Describe every log directory, with the sizes of its replicas that are among `partitions` (None: all)."""
+        from barnabas.replica.log_dir_descriptions import describe_log_dirs
+
         return describe_log_dirs(self._log_manager, self._files, partitions)
 
     def checkpoint_high_watermarks(self) -> None:

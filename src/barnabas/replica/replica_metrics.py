@@ -9,19 +9,26 @@ Kafka: ReplicaManager, Partition, DelayedOperationPurgatory, AbstractFetcherMana
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.metrics.metrics_registry import MBeanName, MetricsRegistry, Sample
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
-from barnabas.replica.fetcher.fetcher_manager import CLIENT_ID, ReplicaFetcherManager
-from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
-from barnabas.replica.log_dir_moves import LogDirMoves
 from barnabas.replica.partitions.partition import Partition
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.lazy import Lazy
+
+if TYPE_CHECKING:
+    from barnabas.replica.fetcher.fetcher_manager import ReplicaFetcherManager
+    from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
+    from barnabas.replica.log_dir_moves import LogDirMoves
+
+T = TypeVar("T")
 
 SERVER = "kafka.server"
+CLIENT_ID: Final = "Replica"
+"""The tag of the metrics of the fetchers' manager, as in Kafka."""
 OF_PARTITION = {
     "UnderReplicated": "1 if it lacks in-sync replicas",
     "InSyncReplicasCount": "In-sync replicas, where it is led",
@@ -133,12 +140,12 @@ def register_purgatory(registry: MetricsRegistry, purgatory: DelayedOperationPur
 class FetcherThreadMetrics:
     """The requests and bytes of every thread, and the lag of every partition. A metric family."""
 
-    def __init__(self, fetchers: ReplicaFetcherManager) -> None:
+    def __init__(self, fetchers: Lazy[ReplicaFetcherManager]) -> None:
         self._fetchers = fetchers
 
     def samples(self) -> Iterator[Sample]:
         """Yield two meters for every thread, and a gauge for every partition that has been answered once."""
-        for thread in self._fetchers.threads:
+        for thread in _threads(self._fetchers):
             client = ("clientId", thread.name)
             for name, description, meter in (
                 ("RequestsPerSec", "Fetches that this thread has sent to its leader", thread.stats.requests),
@@ -149,7 +156,7 @@ class FetcherThreadMetrics:
 
     def tick(self, elapsed_seconds: float) -> None:
         """Bring the rates up to date."""
-        for thread in self._fetchers.threads:
+        for thread in _threads(self._fetchers):
             thread.stats.requests.tick(elapsed_seconds)
             thread.stats.bytes.tick(elapsed_seconds)
 
@@ -162,31 +169,40 @@ def _lags(thread: ReplicaFetcherThread) -> Iterator[Sample]:
             yield Sample(name, state.lag, "Records by which this partition is behind its leader")
 
 
-def _min_fetch_rate(fetchers: ReplicaFetcherManager) -> float:
+def _threads(fetchers: Lazy[ReplicaFetcherManager]) -> Collection[ReplicaFetcherThread]:
+    return () if fetchers.made is None else fetchers.made.threads
+
+
+def _min_fetch_rate(fetchers: Lazy[ReplicaFetcherManager]) -> float:
     """Return the requests a second, over a minute, of the thread that sends fewest; 0 where there is no thread."""
-    return min((thread.stats.requests.rates.one_minute for thread in fetchers.threads), default=0.0)
+    return min((thread.stats.requests.rates.one_minute for thread in _threads(fetchers)), default=0.0)
 
 
-def register_log_dir_move_metrics(registry: MetricsRegistry, moves: LogDirMoves) -> None:
+def _of(part: Lazy[T], value: Callable[[T], int]) -> Callable[[], int]:
+    """Return the gauge of a part's value: 0 while the part is not made."""
+    return lambda: 0 if part.made is None else value(part.made)
+
+
+def register_log_dir_move_metrics(registry: MetricsRegistry, moves: Lazy[LogDirMoves]) -> None:
     """Register the gauges of moves between log directories. Kafka's MinFetchRate is missing: nothing is fetched."""
     tags = {"clientId": "ReplicaAlterLogDirs"}
     bean = (SERVER, "ReplicaAlterLogDirsManager")
     text = "Records by which the slowest copy into another log directory is behind its log"
-    registry.register(*bean, "MaxLag", text, moves.max_lag, tags)
+    registry.register(*bean, "MaxLag", text, _of(moves, lambda made: made.max_lag()), tags)
     text = "Threads that move logs between directories and have ended by themselves"
-    registry.register(*bean, "DeadThreadCount", text, lambda: moves.dead_threads, tags)
+    registry.register(*bean, "DeadThreadCount", text, _of(moves, lambda made: made.dead_threads), tags)
 
 
-def register_fetcher_metrics(registry: MetricsRegistry, fetchers: ReplicaFetcherManager) -> None:
+def register_fetcher_metrics(registry: MetricsRegistry, fetchers: Lazy[ReplicaFetcherManager]) -> None:
     """Register the manager's gauges and the threads' metrics."""
     tags = {"clientId": CLIENT_ID}
     bean = (SERVER, "ReplicaFetcherManager")
     text = "Records by which the slowest partition that is copied here is behind its leader"
-    registry.register(*bean, "MaxLag", text, lambda: fetchers.max_lag, tags)
+    registry.register(*bean, "MaxLag", text, _of(fetchers, lambda made: made.max_lag), tags)
     text = "Fetches a second of the thread that sends the fewest, over a minute"
     registry.register(*bean, "MinFetchRate", text, lambda: _min_fetch_rate(fetchers), tags)
     text = "Partitions that are copied no more because of an error"
-    registry.register(*bean, "FailedPartitionsCount", text, lambda: fetchers.failed_partitions, tags)
+    registry.register(*bean, "FailedPartitionsCount", text, _of(fetchers, lambda made: made.failed_partitions), tags)
     text = "Threads that copy partitions and have ended by themselves"
-    registry.register(*bean, "DeadThreadCount", text, lambda: fetchers.dead_threads, tags)
+    registry.register(*bean, "DeadThreadCount", text, _of(fetchers, lambda made: made.dead_threads), tags)
     registry.family(FetcherThreadMetrics(fetchers))

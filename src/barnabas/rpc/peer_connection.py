@@ -18,12 +18,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.client_request import RequestBuilder, fixed_message
-from barnabas.rpc.client_selector import ClientSelector
 from barnabas.rpc.connection_failures import ConnectionFailures, loss_in_words, reason_of
 from barnabas.rpc.connection_states import ConnectionState, SessionRenewals
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
@@ -34,6 +33,9 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, NEVER_MS, Clock
 from barnabas.transport.channel.frame_reader import Frame
 from barnabas.transport.channel.kafka_channel import ChannelState
 from barnabas.transport.host_addresses import host_addresses
+
+if TYPE_CHECKING:
+    from barnabas.rpc.client_selector import ClientSelector
 
 logger = logging.getLogger(__name__)
 

@@ -22,9 +22,9 @@ class Lazy(Generic[T]):
         self._made: T | None = None
 
     @property
-    def is_made(self) -> bool:
-        """Whether the object exists already."""
-        return self._made is not None
+    def made(self) -> T | None:
+        """The object, or None before its first use."""
+        return self._made
 
     def __call__(self) -> T:
         """Return the object. Raises what its factory raises."""

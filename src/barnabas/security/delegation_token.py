@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from barnabas.security.sasl.scram_mechanism import StoredScramCredential
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, StoredScramCredential
 
 
 class TokenInformation(NamedTuple):
@@ -138,3 +138,8 @@ class TokenCache:
         with self._lock:
             credentials = self._credentials.get(token_id)
         return None if credentials is None else credentials.get(mechanism)
+
+
+def credentials_of_token(password: str) -> dict[str, StoredScramCredential]:
+    """Return the credentials of a token's password, with the fewest iterations: the password is long and random."""
+    return {name: StoredScramCredential.of_password(each, password) for name, each in SCRAM_MECHANISMS.items()}

@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from typing import Final, TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
@@ -30,7 +30,6 @@ from barnabas.zk.store.store import (
     Store,
     value_of,
 )
-from barnabas.zk.znodes.acl_znodes import AclZnodes
 from barnabas.zk.znodes.broker_zk_data import (
     BrokerIdsZNode,
     BrokerIdZNode,
@@ -51,11 +50,14 @@ from barnabas.zk.znodes.config_znodes import (
     ConfigEntityTypeZNode,
     ConfigZnodes,
 )
-from barnabas.zk.znodes.token_znodes import TokenZnodes
 from barnabas.zk.znodes.topic_zk_data import DeleteTopicsZNode, IsrChangeNotificationZNode, TopicsZNode
 from barnabas.zk.znodes.topic_znodes import TopicZnodes
 from barnabas.zk.znodes.znode_access import ZnodeAccess, creations_with_parents
 from barnabas.zk.znodes.znode_json import understood
+
+if TYPE_CHECKING:
+    from barnabas.zk.znodes.acl_znodes import AclZnodes
+    from barnabas.zk.znodes.token_znodes import TokenZnodes
 
 logger = logging.getLogger(__name__)
 
@@ -121,14 +123,27 @@ class KafkaZkClient:
         self.topics = TopicZnodes(self.access)
         self.configs = ConfigZnodes(self.access)
         self.consumer_offsets = ConsumerOffsetZnodes(self.access)
-        self.tokens = TokenZnodes(self.access)
-        self.acls = AclZnodes(self.access)
         self._store = store
         self._clock = clock
         self._lock = threading.Lock()
         self._former_sessions: set[int] = set()
         self._current_session = store.session_id
         store.add_session_listener(self._on_session_state)
+
+    # Imported by the brokers that have them.
+    @cached_property
+    def tokens(self) -> TokenZnodes:
+        """The znodes of delegation tokens."""
+        from barnabas.zk.znodes.token_znodes import TokenZnodes  # noqa: PLC0415
+
+        return TokenZnodes(self.access)
+
+    @cached_property
+    def acls(self) -> AclZnodes:
+        """The znodes of access control lists."""
+        from barnabas.zk.znodes.acl_znodes import AclZnodes  # noqa: PLC0415
+
+        return AclZnodes(self.access)
 
     def make_sure_persistent_paths_exist(self) -> None:
         """Create the znodes that every broker expects. Kafka: createTopLevelPaths."""

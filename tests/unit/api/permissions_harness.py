@@ -38,8 +38,8 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
 from barnabas.protocol.messages.message import Message
-from barnabas.security.acl.acl_authorizer import Action
-from barnabas.security.acl.acl_codes import AclOperation, ResourceType
+from barnabas.purgatory.purgatory import DelayedOperationPurgatory
+from barnabas.security.acl.acl_codes import AclOperation, Action, ResourceType
 from barnabas.storage.log_environment import LogManagerConfig
 from tests.support.broker_origins import broker_origin, controller_origin
 from tests.support.fetch_sessions import fetch_sessions
@@ -143,8 +143,8 @@ class Broker:
         )
         offsets = ListOffsetsApi(manager, clock, self.permissions)
         creation = AutoTopicCreation(admin, metadata, InternalTopicsConfig(50, 1, 1 << 20))
-        known = MetadataApi(metadata, creation, lambda: True, self.permissions)
-        changes = TopicChanges(metadata, self.replicas.timer)
+        known = MetadataApi(metadata, lambda: creation, lambda: True, self.permissions)
+        changes = TopicChanges(metadata, DelayedOperationPurgatory("topic", self.replicas.timer))
         coordinator = FindCoordinatorApi(metadata, len, len, creation, changes, self.permissions)
         # No partition of its log is led here: who gets past the permissions is told so.
         transactions = transaction_environment(self.replicas, admin.generate)

@@ -24,8 +24,7 @@ from barnabas.protocol.messages.classic_groups import (
 )
 from barnabas.protocol.messages.message import Message
 from barnabas.purgatory.action_queue import ActionQueue
-from barnabas.security.acl.acl_authorizer import Action
-from barnabas.security.acl.acl_codes import AclOperation, ResourceType
+from barnabas.security.acl.acl_codes import AclOperation, Action, ResourceType
 from tests.support.classic_coordinator import GROUP, ClassicCoordinator
 from tests.support.recording_channel import RecordingChannel, connection
 

@@ -17,8 +17,7 @@ from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from barnabas.protocol.messages.transactions import InitProducerIdRequest
 from barnabas.protocol.uuid import ZERO_UUID
-from barnabas.security.acl.acl_authorizer import Action
-from barnabas.security.acl.acl_codes import AclOperation, ResourceType
+from barnabas.security.acl.acl_codes import AclOperation, Action, ResourceType
 from tests.support.raw_client import make_batch
 from tests.unit.api.permissions_harness import CLUSTER, IDS, MINE, THEIRS, Broker, Permission
 

@@ -26,8 +26,7 @@ from barnabas.protocol.messages.tokens import (
     RenewDelegationTokenRequest,
 )
 from barnabas.purgatory.action_queue import ActionQueue
-from barnabas.security.acl.acl_authorizer import Action
-from barnabas.security.acl.acl_codes import AclOperation, ResourceType
+from barnabas.security.acl.acl_codes import AclOperation, Action, ResourceType
 from barnabas.security.delegation_token import TokenCache, TokenInformation
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from tests.support.inline_store import InlineStore

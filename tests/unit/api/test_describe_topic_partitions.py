@@ -22,8 +22,7 @@ from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
 from barnabas.protocol.messages.metadata import DescribeTopicPartitionsRequest as Asked
 from barnabas.purgatory.action_queue import ActionQueue
-from barnabas.security.acl.acl_authorizer import Action
-from barnabas.security.acl.acl_codes import AclOperation, ResourceType
+from barnabas.security.acl.acl_codes import AclOperation, Action, ResourceType
 from tests.support.recording_channel import RecordingChannel, connection
 
 Update = UpdateMetadataRequest

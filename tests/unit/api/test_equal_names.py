@@ -30,6 +30,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.offsets import OffsetFetchRequest
 from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeTransactionsRequest
+from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 from barnabas.purgatory.timer import SystemTimer
 from tests.support.mock_clock import MockClock
 from tests.support.recording_channel import RecordingChannel, connection
@@ -189,7 +190,7 @@ def test_a_change_of_many_topics_is_looked_at_once_for_each_and_not_once_for_eac
             return super().get(name, default)
 
     clock = MockClock()
-    changes = TopicChanges(before, SystemTimer(clock, lambda task: task()))
+    changes = TopicChanges(before, DelayedOperationPurgatory("topic", SystemTimer(clock, lambda task: task())))
     answers: list[frozenset[str]] = []
     changes.when_leaders_elected(frozenset(names), 1000, answers.append)
     images = []

@@ -29,7 +29,7 @@ from barnabas.records.record_batch import batches
 from tests.support.broker_origins import broker_origin
 from tests.support.fetch_sessions import fetch_sessions
 from tests.support.recording_channel import RecordingChannel, connection
-from tests.unit.replica.replica_harness import TOPIC_ID, Replicas
+from tests.unit.replica.replica_harness import TOPIC_ID, Replicas, deleter_of
 from tests.unit.storage.log_harness import batch
 
 OTHER_ID = bytes(range(16, 32))
@@ -392,7 +392,7 @@ def test_a_log_start_that_a_client_raises_is_told_at_once() -> None:
     broker.begin(("topic", 0, 3))
     assert told(broker.go_on()) == {}
     deleted: list[Any] = []
-    broker.replicas.manager.deleter.delete_records(
+    deleter_of(broker.replicas.manager).delete_records(
         {TopicPartition("topic", 0): 2}, timeout_ms=0, on_complete=deleted.append
     )
     (answered,) = broker.go_on().responses[0].partitions

@@ -5,6 +5,7 @@ from __future__ import annotations
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
+from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 from barnabas.purgatory.timer import SystemTimer
 from tests.support.mock_clock import MockClock
 
@@ -17,7 +18,7 @@ class Creation:
         self.timer = SystemTimer(self.clock, lambda task: task())
         self.metadata = MetadataCache(0)
         self.answers: list[set[str]] = []
-        changes = TopicChanges(self.metadata, self.timer)
+        changes = TopicChanges(self.metadata, DelayedOperationPurgatory("topic", self.timer))
         self.metadata.subscribe(changes.metadata_changed)
         changes.when_partitions_added({"t": 2}, timeout_ms, lambda unfinished: self.answers.append(set(unfinished)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.lifecycle import FATAL_EXIT_STATUS, BrokerLifecycle, BrokerState
+from barnabas.broker.foundations import FATAL_EXIT_STATUS, BrokerLifecycle, BrokerState
 
 
 def test_stops_run_once_in_reverse_and_one_that_fails_keeps_none_from_running() -> None:

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from barnabas.broker.lifecycle import BrokerState
+from barnabas.broker.foundations import BrokerState
 from barnabas.config.config_error import ConfigError
 from barnabas.console.console_server import ConsoleServer
 from barnabas.console.metrics_collector import MetricsCollector

@@ -9,7 +9,7 @@ import pytest
 from barnabas.metadata.acl_admin import MAX_RETRIES, AclAdmin
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.security.acl.acl_authorizer import AclAuthorizer, Action
+from barnabas.security.acl.acl_authorizer import AclAuthorizer
 from barnabas.security.acl.acl_binding import (
     AccessControlEntry,
     AccessControlEntryFilter,
@@ -18,7 +18,7 @@ from barnabas.security.acl.acl_binding import (
     ResourcePattern,
     ResourcePatternFilter,
 )
-from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
+from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, Action, PatternType, ResourceType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znodes.acl_znodes import VersionedAcls
 from tests.support.inline_store import InlineStore

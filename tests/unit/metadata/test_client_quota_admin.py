@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 
@@ -43,12 +44,15 @@ class Cluster:
         quotas = QuotaManagers(WINDOWS, WINDOWS, self.clock)
         changes = ConfigChangeListener(self.zk, self.scheduler, self.clock)
         changes.start()
-        ClientQuotaListener(
+        listener = ClientQuotaListener(
             self.quota_store,
             quotas,
             lambda address, rate: self.addresses.append((address, rate)),
             lambda name: None if name == "nowhere" else name.replace("localhost", "127.0.0.1"),
-        ).start(changes)
+        )
+        for kind in (ConfigEntityType.USER, ConfigEntityType.CLIENT, ConfigEntityType.IP):
+            changes.register(kind, partial(listener.changed, kind))
+        listener.load()
         return quotas
 
     def alter(self, entity: Entity, **quotas: float | None) -> None:

@@ -25,7 +25,9 @@ from barnabas.replica.partitions.partition_append import PartitionAppend
 from barnabas.replica.partitions.partition_fetch import ConsumerPlace, FetchTerms, PartitionFetch
 from barnabas.replica.replica_config import FetcherConfig, ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.replica.requests.delete_records import ReplicaRecordDeleter
 from barnabas.replica.requests.waiting_requests import WaitingRequests
+from barnabas.runtime.lazy import Lazy
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr
 from tests.unit.storage.log_harness import Broker
@@ -62,6 +64,14 @@ class RecordedAlterPartitions:
             AlterPartitionRequested(change.partition, change.wanted, change.broker_epochs, change.on_done)
         )
 
+    def shutdown(self) -> None:
+        """Do nothing: no thread asks."""
+
+
+def deleter_of(manager: ReplicaManager) -> ReplicaRecordDeleter:
+    """Return what the handler of DeleteRecords calls."""
+    return ReplicaRecordDeleter(manager.hosted.partition_or_error, manager.waiting)
+
 
 def no_leader(fetcher_id: FetcherId) -> LeaderEndPoint:
     """Fail the test: its broker was to follow nobody."""
@@ -96,7 +106,7 @@ class Replicas:
             self.broker.files,
             self.metadata,
             self.clock,
-            self.alter_partitions if alter_partitions is None else alter_partitions,
+            Lazy(lambda: self.alter_partitions if alter_partitions is None else alter_partitions),
             FetcherConfig(backoff_ms=1),
             connect,
             self.quotas,

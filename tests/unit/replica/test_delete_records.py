@@ -9,7 +9,7 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.requests.delete_records import DeleteRecordsResult
-from tests.unit.replica.replica_harness import ANOTHER, US, Replicas, key
+from tests.unit.replica.replica_harness import ANOTHER, US, Replicas, deleter_of, key
 from tests.unit.storage.log_harness import Broker, batch, log_config
 
 Answered = list[Mapping[TopicPartition, DeleteRecordsResult]]
@@ -17,7 +17,7 @@ Answered = list[Mapping[TopicPartition, DeleteRecordsResult]]
 
 def delete(replicas: Replicas, offsets: dict[TopicPartition, int], timeout_ms: int = 1000) -> Answered:
     answered: Answered = []
-    replicas.manager.deleter.delete_records(offsets, timeout_ms=timeout_ms, on_complete=answered.append)
+    deleter_of(replicas.manager).delete_records(offsets, timeout_ms=timeout_ms, on_complete=answered.append)
     return answered
 
 

@@ -147,7 +147,7 @@ def test_a_future_log_is_described_and_goes_with_its_directory() -> None:
     broker.files.make_dirs("/a/topic-0")
     broker.start()
     replicas = Replicas(broker)
-    replicas.manager.moves.shutdown()  # the future log stays one
+    replicas.manager.moves().shutdown()  # the future log stays one
     replicas.announce("topic", 0, US)
     assert _code(replicas.lead(is_new=False)) is ErrorCode.NONE
     replicas.append(("topic", 0, batch(3)))

@@ -18,7 +18,7 @@ from barnabas.replica.partitions.partition_fetch import FetchTerms, PartitionFet
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.storage.fetch_data import FetchIsolation
-from tests.unit.replica.replica_harness import ANOTHER, US, Replicas, key
+from tests.unit.replica.replica_harness import ANOTHER, US, Replicas, deleter_of, key
 from tests.unit.storage.log_harness import Broker, batch
 
 REQUESTS = 150
@@ -100,7 +100,7 @@ class Race:
     def delete(self, chance: random.Random) -> None:
         for _ in range(REQUESTS // 5):
             answers = self.new_answer()
-            self.manager.deleter.delete_records(
+            deleter_of(self.manager).delete_records(
                 {key(): -1}, timeout_ms=chance.choice([1, 50]), on_complete=answers.append
             )
             self.actions.run_all()

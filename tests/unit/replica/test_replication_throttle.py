@@ -128,7 +128,7 @@ def test_a_follower_out_of_sync_asks_for_its_throttled_replica_when_the_rate_is_
     follower = Replicas(Broker(config=config), broker_id=ANOTHER, connect=lambda _: link)
     follower.quotas.follower.limit(1)
     follower.lead(leader=US, isr=(US,), replicas=(US, ANOTHER), live_leaders=(US,))
-    (thread,) = follower.manager.fetchers.threads
+    (thread,) = follower.manager.fetchers().threads
 
     def turn() -> list[int]:
         link.asked.clear()

@@ -56,7 +56,7 @@ class ConsumerGroupsApi:
         self._check_permission(request)
         terms = self._terms(request)
         # Nothing has been done yet, so the request can be handled from its beginning on the other thread.
-        if request.brief and (not self._groups.is_made or self._groups().may_take_long(terms)):
+        if request.brief and (self._groups.made is None or self._groups().may_take_long(terms)):
             hand_over()
 
         def answer(result: HeartbeatAnswer) -> None:

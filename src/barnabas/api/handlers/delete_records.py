@@ -20,7 +20,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.replica_manager import ReplicaManager
-from barnabas.replica.requests.delete_records import INVALID_LOW_WATERMARK, DeleteRecordsResult
+from barnabas.replica.requests.delete_records import INVALID_LOW_WATERMARK, DeleteRecordsResult, ReplicaRecordDeleter
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 
@@ -28,7 +28,7 @@ class DeleteRecordsApi:
     """Moves the log start offsets of partitions led here, and waits for their replicas."""
 
     def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
-        self._deleter = replicas.deleter
+        self._deleter = ReplicaRecordDeleter(replicas.hosted.partition_or_error, replicas.waiting)
         self._metadata = metadata
         self._authorizer = authorizer
 

@@ -20,6 +20,7 @@ Kafka: KafkaApis.handleTopicMetadataRequest, ZkMetadataCache.getTopicMetadata, D
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from barnabas.api.authorize import (
     CLUSTER_NAME,
@@ -34,7 +35,6 @@ from barnabas.api.brief import AUTHORIZED_NAME_US, BRIEF, METADATA_PARTITION_US,
 from barnabas.api.encoded_answers import EncodedAnswers
 from barnabas.api.request import Handler, Request
 from barnabas.api.throttle import mutation_quota
-from barnabas.metadata.auto_topic_creation import AutoTopicCreation
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
 from barnabas.metadata.topic_name import invalid_reason, is_internal
@@ -43,6 +43,9 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
+
+if TYPE_CHECKING:
+    from barnabas.metadata.auto_topic_creation import AutoTopicCreation
 
 TopicAnswer = MetadataResponse.MetadataResponseTopic
 PartitionAnswer = MetadataResponse.MetadataResponsePartition
@@ -65,13 +68,14 @@ CREATED_SOON = {
 class MetadataApi:
     """Describes topics, partitions and brokers.
 
-    auto_create: whether `auto.create.topics.enable` is on now.
+    creation: returns what creates topics, which is made for the first one. auto_create: whether
+    `auto.create.topics.enable` is on now.
     """
 
     def __init__(
         self,
         metadata: MetadataCache,
-        creation: AutoTopicCreation,
+        creation: Callable[[], AutoTopicCreation],
         auto_create: Callable[[], bool],
         authorizer: Authorizer | None,
     ) -> None:
@@ -195,7 +199,7 @@ class MetadataApi:
         self, request: Request[MetadataRequest], names: list[str], refused: dict[str, ErrorCode]
     ) -> None:
         quota = mutation_quota(request, NEVER_REFUSED)
-        created = self._creation.create(names, quota)
+        created = self._creation().create(names, quota)
         errors = refused | {name: CREATED_SOON.get(code, code) for name, code in created.items()}
         request.respond(self._response(request, self._metadata.image, errors))
 

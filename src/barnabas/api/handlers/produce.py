@@ -52,7 +52,6 @@ from barnabas.replica.partitions.partition_append import PartitionAppend
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.requests.append import VALID_ACKS, AppendCallback
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
-from barnabas.storage.validation.legacy import may_be_large
 
 logger = logging.getLogger(__name__)
 
@@ -247,6 +246,8 @@ class ProduceApi:
         if request is self._large_batches.holder:
             return
         if header is None:  # old formats, which no network thread handles
+            from barnabas.storage.validation.legacy import may_be_large  # noqa: PLC0415 - few clients have them
+
             if may_be_large(entry.records):
                 raise NeedsPlace(self._large_batches)
             return

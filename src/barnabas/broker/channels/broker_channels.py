@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.channels.inter_broker_security import InterBrokerSecurity
 from barnabas.broker.settings.own_listeners import OwnListeners
@@ -24,16 +24,16 @@ from barnabas.config.setting import Settings, computed, setting
 from barnabas.controller.network_broker_channel import NetworkBrokerChannel
 from barnabas.metrics.histogram import DurationTimer
 from barnabas.metrics.metrics_registry import MetricsRegistry
-from barnabas.rpc.metadata_updater import ManualMetadataUpdater
-from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.rpc.peer_connection import PeerConnection
 from barnabas.runtime.clock import Clock
 from barnabas.transport.channel.authenticator import plaintext_channel
-from barnabas.transport.host_addresses import Probe, probe
 from barnabas.transport.selector import Selector
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
+
+if TYPE_CHECKING:
+    from barnabas.rpc.network_client import NetworkClient
 
 # Kafka: Selector.NO_IDLE_TIMEOUT_MS. The channel to a broker stays open in a cluster where nothing happens.
 NEVER_IDLE: Final = -1
@@ -59,6 +59,8 @@ class ConnectionConfig(Settings):
 
 
 def _refuses_connections(node: Node) -> bool:
+    from barnabas.transport.host_addresses import Probe, probe
+
     return probe(node.host, node.port) is Probe.REFUSED
 
 
@@ -119,7 +121,10 @@ class BrokerConnections:
         return PeerConnection(node, self._selector(), config, self._clock, self._random)
 
     def client(self, config: NetworkClientConfig) -> NetworkClient:
-        """Return a client for the nodes that are given to its `ready`."""
+        """Return a client for the nodes that are given to its `ready`; a broker alone needs none."""
+        from barnabas.rpc.metadata_updater import ManualMetadataUpdater
+        from barnabas.rpc.network_client import NetworkClient
+
         return NetworkClient(self._selector(), ManualMetadataUpdater(), config, self._clock, self._random)
 
     def _selector(self) -> Selector:

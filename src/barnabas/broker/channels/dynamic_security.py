@@ -5,6 +5,8 @@ Called by DynamicBrokerConfig, one change at a time; has no state, so no lock. K
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from barnabas.broker.channels.inter_broker_security import InterBrokerConfig, InterBrokerSecurity
 from barnabas.broker.channels.listener_channels import ListenerChannels
 from barnabas.config.config_values import ConfigValues
@@ -13,9 +15,10 @@ from barnabas.config.listeners import ListenersConfig
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
-from barnabas.security.sasl.sasl_server import LoginParts
-from barnabas.security.sasl.scram_mechanism import ScramFormatter
-from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
+
+if TYPE_CHECKING:
+    from barnabas.security.sasl.sasl_server import LoginParts
+    from barnabas.security.sasl.scram_mechanism import ScramFormatter
 
 
 class DynamicSecurity:
@@ -32,7 +35,8 @@ class DynamicSecurity:
         `listeners` is among them: a listener that is closed is forgotten, a new one is checked. The mechanisms of SASL
         and their users count for listeners that are opened later, as in Kafka.
         """
-        from barnabas.security.sasl.sasl_config import SaslConfig  # noqa: PLC0415 - asked for when a setting changes
+        from barnabas.security.sasl.sasl_config import SaslConfig
+        from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
 
         return (
             TlsConfig.dynamic_names()
@@ -70,7 +74,12 @@ def check_security_of_start(config: ConfigValues, clock: Clock, scheduler: Sched
     itself asks once, and reports what it gets.
     Raises ConfigError: a listener could not be served, or this broker could not reach the others.
     """
-    logins = LoginParts(_NoCredentials(), _no_versions, clock, scheduler, asks_providers=False)
+
+    def logins() -> LoginParts:
+        from barnabas.security.sasl.sasl_server import LoginParts
+
+        return LoginParts(_NoCredentials(), _no_versions, clock, scheduler, asks_providers=False)
+
     channels = ListenerChannels(lambda: config, clock, logins)
     channels.validate(config)
     InterBrokerSecurity(config, "")

@@ -20,16 +20,13 @@ from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import controller_listener_name_of, inter_broker_listener_name_of, protocol_map_of
 from barnabas.config.setting import Settings, setting
 from barnabas.quota.quota_entity import sanitize
-from barnabas.security.principal import USER, Principal
-from barnabas.security.sasl.mechanisms import MECHANISMS
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, StoredScramCredential
-from barnabas.security.tls.tls_config import TlsConfig
 from barnabas.transport.channel.authenticator import ANONYMOUS, ChannelBuilder, ClientChannelBuilder
 from barnabas.zk.znodes.config_znodes import ConfigEntityType, ConfigZnodes
 
 if TYPE_CHECKING:
     from barnabas.rpc.client_channels import ClientChannels
     from barnabas.security.sasl.client.client_authenticator import PasswordUser
+    from barnabas.security.tls.tls_config import TlsConfig
     from barnabas.security.tls.tls_contexts import TlsClient
 
 logger = logging.getLogger(__name__)
@@ -110,6 +107,8 @@ def _channels_to(listener_name: str, protocol: str, config: ConfigValues, client
     tls = _tls_of(config, listener_name) if "SSL" in protocol else None
     if "SASL" not in protocol:
         return ClientChannels(tls, None, client_id)
+    from barnabas.security.sasl.mechanisms import MECHANISMS
+
     mechanism, user = broker_login_of(config, listener_name)
     return ClientChannels(tls, MECHANISMS[mechanism].login(user), client_id)
 
@@ -127,6 +126,7 @@ def broker_login_of(config: ConfigValues, listener_name: str) -> BrokerLogin:
     """
     from barnabas.security.sasl.jaas import InvalidJaas
     from barnabas.security.sasl.login_context import user_of_login_context
+    from barnabas.security.sasl.mechanisms import MECHANISMS
     from barnabas.security.sasl.sasl_config import SaslConfig
 
     mechanism = InterBrokerConfig.from_kafka_config(config.of_listener(listener_name)).mechanism
@@ -160,10 +160,12 @@ def _principal_of(config: ConfigValues, listener_name: str) -> str:
     Raises ConfigError: there is no login, or no rule makes a name of the subject of this broker's certificate.
     """
     protocol = protocol_map_of(config)[listener_name]
+    if protocol == "PLAINTEXT":
+        return ANONYMOUS
+    from barnabas.security.principal import USER, Principal
+
     if "SASL" in protocol:
         return str(Principal(USER, broker_login_of(config, listener_name).user.name))
-    if protocol != "SSL":
-        return ANONYMOUS
     from barnabas.security.tls.distinguished_name import InvalidRule, NoMatchingRule, PrincipalMapper
     from barnabas.security.tls.key_stores import load_key_store
 
@@ -184,6 +186,7 @@ def _listeners_of_brokers(config: ConfigValues) -> set[str]:
 
 
 def _tls_of(config: ConfigValues, listener_name: str) -> TlsClient:
+    from barnabas.security.tls.tls_config import TlsConfig
     from barnabas.security.tls.tls_contexts import TlsClient
 
     of_listener = config.of_listener(listener_name)
@@ -234,6 +237,8 @@ def create_missing_credentials(logins: Iterable[BrokerLogin], configs: ConfigZno
     Apache Kafka leaves it to the operator, with `kafka-configs --zookeeper` before the first start.
     """
     for mechanism, user in logins:
+        from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, StoredScramCredential
+
         scram = SCRAM_MECHANISMS.get(mechanism)
         if scram is None or user.is_token:
             continue

@@ -1,7 +1,7 @@
 """The connections of this broker to others over the inter-broker listener: those of replica fetchers, and all others.
 
-Made by the stages of a start on the main thread. Immutable, so any thread may call them; a client that they return
-belongs to one thread.
+Late: made for replica fetchers, changes of in-sync replicas and the transaction coordinator, when these are made.
+Immutable, so any thread may call them; a client that they return belongs to one thread.
 
 Kafka: ReplicaFetcherManager.createFetcherThread, MetadataCache.getAliveBrokerNode.
 """

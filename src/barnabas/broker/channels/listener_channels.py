@@ -19,13 +19,13 @@ from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import EndPoint, listeners_of, protocol_map_of
 from barnabas.network.connections.channel_builders import check_protocol
 from barnabas.runtime.clock import Clock
-from barnabas.security.sasl.sasl_server import LoginParts
-from barnabas.security.tls.tls_config import TlsConfig
 from barnabas.transport.channel.authenticator import Authenticator, ChannelBuilder, plaintext_channel
 from barnabas.transport.channel.transport_layer import StreamSocket, TransportLayer
 
 if TYPE_CHECKING:
     from barnabas.security.sasl.sasl_listener import SaslListener
+    from barnabas.security.sasl.sasl_server import LoginParts
+    from barnabas.security.tls.tls_config import TlsConfig
     from barnabas.security.tls.tls_listener import TlsListener
 
 logger = logging.getLogger(__name__)
@@ -41,10 +41,11 @@ class ListenerChannels:
         self,
         current: Callable[[], ConfigValues],
         clock: Clock,
-        logins: LoginParts,
+        logins: Callable[[], LoginParts],
         given: Mapping[str, ChannelBuilder] | None = None,
     ) -> None:
-        """current: returns the settings in force. logins: what the logins of all SASL listeners share.
+        """current: returns the settings in force. logins: returns what the logins of all SASL listeners
+        share.
 
         given: builders by security protocol to use instead (tests).
         """
@@ -80,7 +81,7 @@ class ListenerChannels:
     def _sasl_of(self, listener_name: str) -> SaslListener:
         sasl = self._sasl.get(listener_name)
         if sasl is None:
-            sasl = _new_sasl(self._current(), listener_name, self._logins)
+            sasl = _new_sasl(self._current(), listener_name, self._logins())
             sasl.start()
             self._sasl = {**self._sasl, listener_name: sasl}
         return sasl
@@ -103,7 +104,7 @@ class ListenerChannels:
                 continue
             name, protocol = end_point.listener_name, end_point.security_protocol
             if protocol in _WITH_SASL and self._needs_check(proposed, name):
-                _new_sasl(proposed, name, self._logins)  # made for its checks alone
+                _new_sasl(proposed, name, self._logins())  # made for its checks alone
             if protocol not in _WITH_TLS:
                 continue
             if name in opened:
@@ -157,6 +158,8 @@ def _new_tls(config: ConfigValues, listener_name: str, clock: Clock) -> TlsListe
 
 def tls_config_of(config: ConfigValues, listener_name: str) -> TlsConfig:
     """Return the settings of TLS that hold for a listener."""
+    from barnabas.security.tls.tls_config import TlsConfig
+
     tls = TlsConfig.of(config.of_listener(listener_name))
     # KIP-684: where clients log in by SASL, only the listener's own setting asks for certificates as well.
     is_own = f"{LISTENER_PREFIX}{listener_name.lower()}.ssl.client.auth" in config.originals

@@ -6,20 +6,26 @@ Called by `front_stage` on the main thread, before the first request is handled.
 from __future__ import annotations
 
 import ipaddress
+from typing import TYPE_CHECKING, Final
 
 from barnabas.api.registry import Registry
 from barnabas.api.throttle import QuotaThrottle
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.metadata.client_quota_store import ClientQuotaListener, ClientQuotaStore, UpdateAddress
 from barnabas.metadata.stored_configs import ConfigChangeListener
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.purgatory.timer import Timer
 from barnabas.quota.quota_managers import QuotaManagers, register_quota_metrics
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.lazy import Lazy
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.transport.host_addresses import host_addresses
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.znodes.config_znodes import ConfigEntityType
 
+if TYPE_CHECKING:
+    from barnabas.metadata.client_quota_store import ClientQuotaListener, UpdateAddress
+
+QUOTA_ENTITIES: Final = (ConfigEntityType.USER, ConfigEntityType.CLIENT, ConfigEntityType.IP)
 EXPIRATION_INTERVAL_MS = 30_000
 """How often idle sensors are removed (Kafka: Metrics.ExpireSensorTask)."""
 
@@ -43,7 +49,22 @@ class ClientQuotas:
 
     def start(self, zk_client: KafkaZkClient, changes: ConfigChangeListener, update_address: UpdateAddress) -> None:
         """Apply the quotas in the store, and their changes. update_address: sets the connection rate of an address."""
-        ClientQuotaListener(ClientQuotaStore(zk_client), self._quotas, update_address, address_of).start(changes)
+
+        def new_listener() -> ClientQuotaListener:
+            from barnabas.metadata.client_quota_store import ClientQuotaListener, ClientQuotaStore
+
+            return ClientQuotaListener(ClientQuotaStore(zk_client), self._quotas, update_address, address_of)
+
+        listener = Lazy(new_listener)
+
+        def follow(entity_type: str) -> None:
+            changes.register(entity_type, lambda name, settings: listener().changed(entity_type, name, settings))
+
+        # Before the store is read: a change meanwhile waits, and is applied after what was read.
+        for entity_type in QUOTA_ENTITIES:
+            follow(entity_type)
+        if any(map(zk_client.configs.entities, QUOTA_ENTITIES)):
+            listener().load()
 
 
 def address_of(name: str) -> str | None:

@@ -19,17 +19,28 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.config.broker_config_keys import find_key
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_error import ConfigError, RequirementFailed, StepTooLarge
-from barnabas.config.dynamic_settings import base_name, check_dynamic_settings, check_thread_counts, usable_settings
+from barnabas.config.dynamic_settings import (
+    base_name,
+    check_dynamic_settings,
+    check_thread_counts,
+    is_password,
+    usable_settings,
+)
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import by_reason, why_nothing_acts
 from barnabas.config.listeners import inter_broker_listener_name_of
-from barnabas.metadata.stored_configs import ALL_BROKERS, StoredPasswords
+from barnabas.config.setting import Settings, setting
+from barnabas.metadata.stored_configs import ALL_BROKERS
 from barnabas.network.network_config import NetworkConfig
+from barnabas.runtime.lazy import Lazy
+
+if TYPE_CHECKING:
+    from barnabas.metadata.stored_configs import StoredPasswords
 
 logger = logging.getLogger(__name__)
 
@@ -68,16 +79,34 @@ class FollowsFiles(Protocol):
         """Take over files that have changed; one that cannot be used is logged."""
 
 
+class PasswordSecrets(Settings):
+    """Which secrets of stored passwords are given: the present one, and one that is to be replaced."""
+
+    has_present: bool = setting("password.encoder.secret", bool)
+    has_old: bool = setting("password.encoder.old.secret", bool)
+
+
 class DynamicBrokerConfig:
     """The settings in force, and the parts that follow them. static: the settings of the file."""
 
     def __init__(self, static: KafkaConfig) -> None:
         """Raises ConfigError: the encoder of passwords cannot be made."""
         self._settings = BrokerSettings.of(static)
-        self.passwords = StoredPasswords(static)
+
+        def new_passwords() -> StoredPasswords:
+            from barnabas.metadata.stored_configs import StoredPasswords
+
+            return StoredPasswords(static)
+
+        self._passwords = Lazy(new_passwords)
+        secrets = PasswordSecrets.from_kafka_config(static)
+        if secrets.has_present or secrets.has_old:
+            # Now, since their settings may stop the start. Other brokers are rarely asked to store a password.
+            self._passwords()
         self._broker_id = ""
         self._lock = threading.RLock()
         self._parts: tuple[Reconfigurable, ...] = ()
+        self._add_parts: Callable[[], None] | None = None
         self._follows_files: FollowsFiles | None = None
         self._check_start: Callable[[KafkaConfig], None] | None = None
 
@@ -90,6 +119,11 @@ class DynamicBrokerConfig:
     def settings(self) -> BrokerSettings:
         """The settings in force now, and the source of each."""
         return self._settings
+
+    @property
+    def passwords(self) -> StoredPasswords:
+        """The encoder of the passwords among the broker's settings."""
+        return self._passwords()
 
     def load(
         self,
@@ -106,6 +140,23 @@ class DynamicBrokerConfig:
         self._check_start = check_start
         for entity in (ALL_BROKERS, self._broker_id):
             self.entity_changed(entity, overrides(entity))
+
+    def follow(self, add_parts: Callable[[], None]) -> None:
+        """Have `add_parts` called, which adds the parts, before the next change is checked or applied.
+
+        It is called now if the store has changed settings: the parts may have been made of those of the file.
+        """
+        with self._lock:
+            self._add_parts = add_parts
+            if self._settings.of_broker or self._settings.of_cluster:
+                self._complete_parts()
+
+    def _complete_parts(self) -> None:
+        """Add the parts that follow the settings: imported for the first change, since few brokers see one."""
+        with self._lock:
+            if self._add_parts is not None:
+                self._add_parts()
+                self._add_parts = None
 
     def add_reconfigurable(self, part: Reconfigurable, made_from: KafkaConfig | None = None) -> None:
         """Have `part` follow its settings from now on. made_from: the settings it has; by default those in force."""
@@ -126,6 +177,7 @@ class DynamicBrokerConfig:
         """Detach the parts from their settings before they are stopped; waits for a change in progress."""
         with self._lock:
             self._parts = ()
+            self._add_parts = None
             self._follows_files = None
 
     def validate(self, changed: Mapping[str, str], *, per_broker: bool) -> None:
@@ -134,6 +186,8 @@ class DynamicBrokerConfig:
         Raises ConfigError, in Kafka's words: a setting may not be changed so, or a part cannot follow it.
         """
         check_dynamic_settings(changed, per_broker=per_broker)
+        if self._add_parts is not None:
+            self._complete_parts()
         # One snapshot for all checks, since another change may be applied meanwhile.
         settings = self._settings
         try:
@@ -149,10 +203,13 @@ class DynamicBrokerConfig:
         if entity not in (ALL_BROKERS, self._broker_id):
             return
         per_broker = entity != ALL_BROKERS
-        usable, complaints = usable_settings(self.passwords.decoded(stored), per_broker=per_broker)
+        if any(map(is_password, stored)):
+            stored = self.passwords.decoded(stored)
+        usable, complaints = usable_settings(stored, per_broker=per_broker)
         for complaint in complaints:
             logger.error("Ignoring a setting of the metadata store: %s", complaint)
         with self._lock:
+            self._complete_parts()
             previous = self._settings
             try:
                 if not self._parts:

@@ -17,7 +17,6 @@ from barnabas.broker.settings.server_config import ServerConfig
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import EndPoint, advertised_listeners_of, listeners_of
-from barnabas.security.tls.tls_config import TlsConfig
 from barnabas.transport.host_addresses import canonical_host_name
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
 
@@ -86,6 +85,8 @@ def unauthenticated_listeners(config: ConfigValues) -> list[EndPoint]:
 def _authenticates(end_point: EndPoint, config: ConfigValues) -> bool:
     """Return whether every client of a listener has to prove an identity."""
     if end_point.security_protocol == "SSL":
+        from barnabas.security.tls.tls_config import TlsConfig
+
         client_auth = TlsConfig.of(config.of_listener(end_point.listener_name)).client_auth
         return client_auth == _CLIENT_AUTH_REQUIRED
     return end_point.security_protocol.startswith("SASL_")

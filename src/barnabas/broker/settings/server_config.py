@@ -32,6 +32,7 @@ class ServerConfig(Settings):
         _metadata_dir, "metadata.log.dir", "log.dirs", "log.dir", "metadata.store", "zookeeper.connect"
     )
     log_dirs: tuple[str, ...] = computed(lambda config: tuple(config.log_dirs), "log.dirs", "log.dir")
+    zookeeper_session_timeout_ms: int = setting("zookeeper.session.timeout.ms")
     log_dir_failure_timeout_ms: int = setting("log.dir.failure.timeout.ms")
     emulated_release: str | None = setting("broker.emulate.version")
     fetch_session_slots: int = setting("max.incremental.fetch.session.cache.slots")

@@ -25,32 +25,34 @@ from barnabas.api.handlers.metadata import MetadataApi
 from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.origins import BrokerOrigin, BrokerSenders, ControllerOrigin, RefusedOrders
 from barnabas.api.registry import HandlerFamily, LateFamilies, Registry, narrowed
-from barnabas.api.topic_changes import TopicChanges
 from barnabas.api.transaction_verification import TransactionVerification, VerificationMetrics
 from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.log_config import validate_topic_config
 from barnabas.config.setting import Settings, setting
 from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
-from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.cluster_features import ClusterFeatures
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.metadata.registered_addresses import RegisteredAddresses
 from barnabas.metadata.stored_configs import ConfigRepository
-from barnabas.metadata.topic_admin import TopicAdmin, TopicAdminConfig
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.lazy import Lazy
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
 
 if TYPE_CHECKING:
+    from barnabas.api.topic_changes import TopicChanges
     from barnabas.controller.controller import Controller
     from barnabas.controller.delayed_elect_leader import LeaderElections
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from barnabas.metadata.acl_admin import AclAdmin
+    from barnabas.metadata.auto_topic_creation import AutoTopicCreation
     from barnabas.metadata.delegation_token_manager import DelegationTokenManager
     from barnabas.metadata.producer_ids import ProducerIdManager
+    from barnabas.metadata.registered_addresses import RegisteredAddresses
+    from barnabas.metadata.topic_admin import TopicAdmin
     from barnabas.purgatory.purgatory import DelayedFuturePurgatory
 
 FIRST_TWO_VERSIONS: Final = (0, 1)
@@ -90,12 +92,12 @@ class ServedParts(NamedTuple):
     replicas: ReplicaManager
     metadata: MetadataCache
     zk_client: KafkaZkClient
-    topic_changes: TopicChanges
+    topic_changes: Lazy[TopicChanges]
     controller: Controller
-    elections: LeaderElections
+    elections: Lazy[LeaderElections]
     groups: LateCoordinator[GroupCoordinator]
     fetch_sessions: FetchSessionCache
-    producer_ids: ProducerIdManager
+    producer_ids: Lazy[ProducerIdManager]
     features: ClusterFeatures
     transactions: LateCoordinator[TransactionCoordinator]
     verifications: VerificationMetrics
@@ -112,17 +114,14 @@ def build_registry(
     Raises ValueError when two families serve the same API.
     """
     registry: Registry
-    config, dynamic = parts.dynamic.current, parts.dynamic
+    config = parts.dynamic.current
     settings = ApiConfig.from_kafka_config(config)
-    new_topics = TopicAdminConfig.from_kafka_config(
-        # Read at each creation: the defaults of the broker are dynamic settings.
-        config,
-        validate_topic_config=lambda topic: validate_topic_config(topic, dynamic.current),
-    )
-    admin = TopicAdmin(parts.zk_client, parts.metadata, new_topics, require_room=parts.require_room)
     # One for Metadata and FindCoordinator: it knows which topics are being created.
-    creation = AutoTopicCreation(admin, parts.metadata, InternalTopicsConfig.from_kafka_config(config))
-    senders = BrokerSenders(parts.own_principal, parts.brokers_principals, _registered_addresses(parts).includes)
+    creation = Lazy(lambda: _topic_creation(parts, config))
+    addresses = Lazy(lambda: _registered_addresses(parts))
+    senders = BrokerSenders(
+        parts.own_principal, parts.brokers_principals, lambda address: addresses().includes(address)
+    )
     brokers = BrokerOrigin(authorizer, senders, listener_name=parts.inter_broker_listener)
     # With a control plane the controller's requests are taken there alone: elsewhere any client could send them.
     origin = ControllerOrigin(
@@ -131,7 +130,7 @@ def build_registry(
     early: Sequence[HandlerFamily] = (
         # A callable, since the registry is made of the handlers of this very family.
         ApiVersionsApi(lambda: registry, parts.features),
-        MetadataApi(parts.metadata, creation, lambda: settings.auto_create_topics, authorizer),
+        MetadataApi(parts.metadata, lambda: creation().on_first_use, lambda: settings.auto_create_topics, authorizer),
         ProduceApi(parts.replicas, parts.metadata, authorizer, _verification(parts)),
         FetchApi(
             parts.replicas,
@@ -144,7 +143,7 @@ def build_registry(
         ),
         InterBrokerApi(parts.replicas, origin, parts.broker_epoch),
     )
-    late = LateTable(parts, authorizer, settings, TopicCreation(admin, creation), brokers)
+    late = LateTable(parts, authorizer, settings, creation, brokers)
     handlers = [handler for family in early for handler in family.handlers()]
     for families in late.families({handler.api_key for handler in handlers}):
         handlers += families.handlers()
@@ -152,7 +151,33 @@ def build_registry(
     return registry
 
 
+class TopicCreation(NamedTuple):
+    """What creates topics: on request, and on first use."""
+
+    admin: TopicAdmin
+    on_first_use: AutoTopicCreation
+
+
+def _topic_creation(parts: ServedParts, config: KafkaConfig) -> TopicCreation:
+    """Import and make what creates topics, with the settings of the start."""
+    from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
+    from barnabas.metadata.topic_admin import TopicAdmin, TopicAdminConfig
+
+    new_topics = TopicAdminConfig.from_kafka_config(
+        # Read at each creation: the defaults of the broker are dynamic settings.
+        config,
+        validate_topic_config=lambda topic: validate_topic_config(topic, parts.dynamic.current),
+    )
+    admin = TopicAdmin(parts.zk_client, parts.metadata, new_topics, require_room=parts.require_room)
+    return TopicCreation(
+        admin, AutoTopicCreation(admin, parts.metadata, InternalTopicsConfig.from_kafka_config(config))
+    )
+
+
 def _registered_addresses(parts: ServedParts) -> RegisteredAddresses:
+    """Import and make the addresses from which other brokers send requests."""
+    from barnabas.metadata.registered_addresses import RegisteredAddresses
+
     zk_client = parts.zk_client
 
     def registrations() -> list[BrokerInfo]:
@@ -165,13 +190,6 @@ def _verification(parts: ServedParts) -> TransactionVerification:
     return TransactionVerification(parts.replicas, parts.transactions, parts.verifications)
 
 
-class TopicCreation(NamedTuple):
-    """What creates topics: on request, and on first use."""
-
-    admin: TopicAdmin
-    on_first_use: AutoTopicCreation
-
-
 class LateTable:
     """The late families; each method imports what it makes. The methods have the names of the messages' modules."""
 
@@ -180,7 +198,7 @@ class LateTable:
         parts: ServedParts,
         authorizer: Authorizer | None,
         settings: ApiConfig,
-        creation: TopicCreation,
+        creation: Lazy[TopicCreation],
         brokers: BrokerOrigin,
     ) -> None:
         self._parts = parts
@@ -268,8 +286,8 @@ class LateTable:
                 parts.metadata,
                 parts.groups.partitions.partition_for,
                 parts.transactions.partitions.partition_for,
-                self._creation.on_first_use,
-                parts.topic_changes,
+                self._creation().on_first_use,
+                parts.topic_changes(),
                 self._authorizer,
             ),
         )
@@ -300,7 +318,8 @@ class LateTable:
                 brokers,
                 parts.clock,
                 self._settings.request_timeout_ms,
-                parts.groups().transactional_offsets.end_transaction,
+                # Looked up for each: the stop of a broker alone asks this family, and needs no coordinator of groups.
+                lambda *ended: parts.groups().transactional_offsets.end_transaction(*ended),  # noqa: PLW0108 as it says
             ),
         )
 
@@ -381,20 +400,20 @@ class LateTable:
         from barnabas.api.handlers.elections import ElectionsApi
         from barnabas.api.handlers.topics import PartitionsApi, TopicsApi
 
-        parts, authorizer, admin = self._parts, self._authorizer, self._creation.admin
+        parts, authorizer, admin = self._parts, self._authorizer, self._creation().admin
         return (
             TopicsApi(
                 admin,
                 parts.metadata,
-                parts.topic_changes,
+                parts.topic_changes(),
                 lambda: parts.dynamic.settings,
                 authorizer,
                 is_controller=lambda: parts.controller.is_active,
                 deletion_enabled=self._settings.delete_topics,
             ),
-            PartitionsApi(admin, parts.topic_changes, parts.controller, authorizer),
+            PartitionsApi(admin, parts.topic_changes(), parts.controller, authorizer),
             DeleteRecordsApi(parts.replicas, parts.metadata, authorizer),
-            ElectionsApi(parts.elections, parts.metadata, authorizer),
+            ElectionsApi(parts.elections(), parts.metadata, authorizer),
         )
 
     def transactions(self) -> Sequence[HandlerFamily]:
@@ -410,7 +429,7 @@ class LateTable:
         return (
             TransactionsApi(
                 service,
-                parts.producer_ids,
+                parts.producer_ids(),
                 parts.groups.partitions.partition_for,
                 parts.metadata,
                 self._brokers,

@@ -43,6 +43,6 @@ def build_consumer_groups(
 
 def _check_regular_expression(regex: str) -> None:
     """Check the syntax of an expression. Raises ApiError: INVALID_REGULAR_EXPRESSION when it is malformed."""
-    from barnabas.coordinator.group.consumer.topics.regex import check_regular_expression  # noqa: PLC0415 - loads google-re2
+    from barnabas.coordinator.group.consumer.topics.regex import check_regular_expression
 
     check_regular_expression(regex)

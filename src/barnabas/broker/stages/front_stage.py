@@ -1,14 +1,16 @@
-"""The sixth and last stage of a broker's start: the table of APIs, the sockets and the request handlers.
+"""The sixth and last stage of a broker's start: the authorizer, the table of APIs, the sockets, the request handlers.
 
-Built by BrokerServer on the main thread. From here on clients can connect; their requests are read when the handlers
-have started, and wait at the startup gate until the broker is ready for them.
+Built by BrokerServer on the main thread. The lists of the authorizer are loaded first: no request is answered before.
+From here on clients can connect; their requests are read when the handlers have started, and wait at the startup gate
+until the broker is ready for them. A broker without an authorizer, logins or tokens imports nothing of them.
 
-Kafka: the part of KafkaServer.startup about DelegationTokenManager, SocketServer, KafkaApis and
+Kafka: the part of KafkaServer.startup about the authorizer, DelegationTokenManager, SocketServer, KafkaApis and
 KafkaRequestHandlerPool.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,7 +23,6 @@ from barnabas.api.handlers.api_versions import ApiVersionsApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_log import REFRESH_INTERVAL_MS, RequestLog
 from barnabas.api.request_parser import RequestParser
-from barnabas.api.topic_changes import TopicChanges
 from barnabas.api.transaction_verification import VerificationMetrics
 from barnabas.broker.channels.inter_broker_security import broker_logins_of, create_missing_credentials
 from barnabas.broker.channels.listener_channels import ListenerChannels
@@ -29,15 +30,16 @@ from barnabas.broker.foundations import Foundations
 from barnabas.broker.settings.client_quotas import ClientQuotas
 from barnabas.broker.settings.server_config import RequestHandlerConfig, ServerConfig
 from barnabas.broker.stages.api_table import ServedParts, build_registry
-from barnabas.broker.stages.authorization import AuthorizerConfig
 from barnabas.broker.stages.control_stage import ControlStage
 from barnabas.broker.stages.replication_stage import ReplicationStage
 from barnabas.broker.stages.storage_stage import StorageStage
 from barnabas.broker.stages.transaction_stage import TransactionStage
+from barnabas.config.config_error import ConfigError
+from barnabas.config.config_key import ConfigType, parse_value
+from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
-from barnabas.controller.delayed_elect_leader import LeaderElections
-from barnabas.metadata.acl_admin import AclAdmin
-from barnabas.metadata.delegation_token_manager import DelegationTokenManager, TokenConfig
+from barnabas.config.setting import Settings, computed, setting
+from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metadata.scram_credential_cache import ScramCredentialCache
 from barnabas.network.connections.channel_builders import CONTROL_PLANE
 from barnabas.network.network_config import NetworkConfig
@@ -47,19 +49,87 @@ from barnabas.network.requests.request_channel import RequestHandling
 from barnabas.network.requests.request_metrics import RequestMetrics
 from barnabas.network.server_thread import FatalHandler
 from barnabas.network.socket_server import SocketServer
-from barnabas.purgatory.purgatory import DelayedFuturePurgatory
+from barnabas.purgatory.purgatory import DelayedFuturePurgatory, DelayedOperationPurgatory
 from barnabas.replica.replica_metrics import register_purgatory
 from barnabas.runtime.clock import Clock
-from barnabas.security.delegation_token import TokenCache
-from barnabas.security.sasl.sasl_server import LoginParts
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, StoredScramCredential
+from barnabas.runtime.lazy import Lazy
 from barnabas.transport.channel.authenticator import ChannelBuilder
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 if TYPE_CHECKING:
+    from barnabas.api.topic_changes import DelayedTopicChange, TopicChanges
+    from barnabas.controller.delayed_elect_leader import DelayedElectLeader, LeaderElections
     from barnabas.faults.fault_layer import FaultLayer
+    from barnabas.metadata.acl_admin import AclAdmin
+    from barnabas.metadata.delegation_token_manager import DelegationTokenManager
+    from barnabas.security.acl.acl_authorizer import AclAuthorizer
+    from barnabas.security.sasl.sasl_server import LoginParts
+
+
+authorizer_logger = logging.getLogger("kafka.authorizer.logger")
+if authorizer_logger.level == logging.NOTSET:
+    authorizer_logger.setLevel(logging.INFO)  # as Kafka ships it: not with everything else at DEBUG
 
 CONTROL_PLANE_HANDLERS: Final = 1
+TOKEN_SECRETS: Final = ("delegation.token.secret.key", "delegation.token.master.key")
+"""The settings of which one makes delegation tokens possible: the new name of KIP-681, and the old one."""
+_SUPER_USERS: Final = "super.users"
+_ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
+
+
+# -- the authorizer
+
+
+def _super_users(config: ConfigValues) -> frozenset[str]:
+    text = config.originals.get(_SUPER_USERS)
+    if not text:
+        return frozenset()
+    from barnabas.security.acl.acl_authorizer import parse_super_users
+
+    try:
+        return parse_super_users(text)
+    except ValueError as error:
+        raise ConfigError(f"Invalid value for configuration {_SUPER_USERS}: {error}", _SUPER_USERS) from error
+
+
+def _allow_if_none(config: ConfigValues) -> bool:
+    return parse_value(_ALLOW_EVERYONE, ConfigType.BOOLEAN, config.originals.get(_ALLOW_EVERYONE, "false")) is True
+
+
+class AuthorizerConfig(Settings):
+    """The settings of the authorizer. class_name: empty without one."""
+
+    class_name: str = setting("authorizer.class.name")
+    super_users: frozenset[str] = computed(_super_users)
+    allow_if_none: bool = computed(_allow_if_none)
+
+
+class Authorization(NamedTuple):
+    """The authorizer, and the keeper of its lists."""
+
+    authorizer: AclAuthorizer
+    acls: AclAdmin
+
+
+def start_authorization(foundations: Foundations, zk_client: KafkaZkClient) -> Authorization | None:
+    """Make the authorizer, load its lists and follow their changes; None if the settings ask for none.
+
+    Raises ConfigError: a setting of the authorizer is wrong. Raises ZnodeFormatError: a list cannot be understood.
+    """
+    settings = AuthorizerConfig.from_kafka_config(foundations.static)
+    if not settings.class_name:
+        return None
+    from barnabas.metadata.acl_admin import AclAdmin
+    from barnabas.security.acl.acl_authorizer import AclAuthorizer
+
+    authorizer = AclAuthorizer(settings.super_users, allow_if_none=settings.allow_if_none)
+    acls = AclAdmin(zk_client, authorizer, foundations.scheduler, foundations.clock)
+    acls.start()
+    foundations.lifecycle.on_stop("access control lists", acls.stop)
+    return Authorization(authorizer, acls)
+
+
+# -- the stage
 
 
 class AccessRules(NamedTuple):
@@ -139,8 +209,14 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     """
     foundations, storage = stages.foundations, stages.storage
     config, clock, lifecycle = foundations.dynamic.current, foundations.clock, foundations.lifecycle
-    topic_changes = _follow_topic_changes(stages)
-    elections = _follow_elections(stages)
+    waiting_changes: DelayedOperationPurgatory[DelayedTopicChange] = DelayedOperationPurgatory(
+        "topic", foundations.timer
+    )
+    topic_changes = _late_topic_changes(stages, waiting_changes)
+    waiting_elections: DelayedOperationPurgatory[DelayedElectLeader] = DelayedOperationPurgatory(
+        "ElectLeader", foundations.timer
+    )
+    elections = _late_elections(stages, waiting_elections)
     tokens = _start_delegation_tokens(foundations, storage.zk_client)
     acl_changes = DelayedFuturePurgatory("AlterAcls", foundations.timer)
     register_purgatory(foundations.metrics, acl_changes.operations)
@@ -157,7 +233,12 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     credentials = ScramCredentialCache(storage.zk_client, None if tokens is None else tokens.credential)
     create_missing_credentials(broker_logins_of(config), storage.zk_client.configs)
     credentials.start(storage.config_changes)
-    logins = LoginParts(credentials, versions.before_login, clock, foundations.scheduler)
+
+    def logins() -> LoginParts:
+        from barnabas.security.sasl.sasl_server import LoginParts
+
+        return LoginParts(credentials, versions.before_login, clock, foundations.scheduler)
+
     channels = ListenerChannels(lambda: foundations.dynamic.current, clock, logins, access.channel_builders)
     sockets = SocketServer(
         NetworkConfig.from_kafka_config(
@@ -186,14 +267,14 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     pools = [pool for pool in (handlers.data_plane, handlers.control_plane) if pool is not None]
     register_network_metrics(foundations.metrics, NetworkMetrics(sockets, pools, requests, clock), requests)
     # Registered after the sockets and so stopped before them: the pending requests are answered on open connections.
-    lifecycle.on_stop("topic purgatory", topic_changes.purgatory.shutdown)
-    lifecycle.on_stop("election purgatory", elections.purgatory.shutdown)
+    lifecycle.on_stop("topic purgatory", waiting_changes.shutdown)
+    lifecycle.on_stop("election purgatory", waiting_elections.shutdown)
     lifecycle.on_stop("AlterAcls purgatory", acl_changes.operations.shutdown)
     return FrontStage(sockets, channels, handlers, startup_gate)
 
 
 def _intercepted(stages: BuiltStages, registry: Registry, apis: Apis, faults: FaultLayer) -> Registry:
-    from barnabas.faults.fault_layer import BrokerParts  # noqa: PLC0415 - loaded only where there are faults
+    from barnabas.faults.fault_layer import BrokerParts
 
     metadata = stages.replication.metadata
     broker = BrokerParts(
@@ -205,19 +286,46 @@ def _intercepted(stages: BuiltStages, registry: Registry, apis: Apis, faults: Fa
     return faults.intercept(registry, broker)
 
 
-def _follow_topic_changes(stages: BuiltStages) -> TopicChanges:
-    metadata = stages.replication.metadata
-    topic_changes = TopicChanges(metadata, stages.foundations.timer)
-    metadata.subscribe(topic_changes.metadata_changed)
-    register_purgatory(stages.foundations.metrics, topic_changes.purgatory)
+def _tell_of_metadata(stages: BuiltStages, part: Lazy[TopicChanges] | Lazy[LeaderElections]) -> None:
+    """Tell a part of changed metadata, once it is made: before that no request waits."""
+
+    def metadata_changed(old: MetadataImage, new: MetadataImage) -> None:
+        if part.made is not None:
+            part.made.metadata_changed(old, new)
+
+    stages.replication.metadata.subscribe(metadata_changed)
+
+
+def _late_topic_changes(
+    stages: BuiltStages, waiting: DelayedOperationPurgatory[DelayedTopicChange]
+) -> Lazy[TopicChanges]:
+    """Return what has requests wait for changed topics, which is imported with the first such request."""
+
+    def new_topic_changes() -> TopicChanges:
+        from barnabas.api.topic_changes import TopicChanges
+
+        return TopicChanges(stages.replication.metadata, waiting)
+
+    topic_changes = Lazy(new_topic_changes)
+    _tell_of_metadata(stages, topic_changes)
+    register_purgatory(stages.foundations.metrics, waiting)
     return topic_changes
 
 
-def _follow_elections(stages: BuiltStages) -> LeaderElections:
-    foundations, metadata = stages.foundations, stages.replication.metadata
-    elections = LeaderElections(stages.control.controller, metadata, foundations.timer, foundations.clock)
-    metadata.subscribe(elections.metadata_changed)
-    register_purgatory(foundations.metrics, elections.purgatory)
+def _late_elections(
+    stages: BuiltStages, waiting: DelayedOperationPurgatory[DelayedElectLeader]
+) -> Lazy[LeaderElections]:
+    """Return what serves requests for elections, which is imported with the first one."""
+    foundations = stages.foundations
+
+    def new_elections() -> LeaderElections:
+        from barnabas.controller.delayed_elect_leader import LeaderElections
+
+        return LeaderElections(stages.control.controller, stages.replication.metadata, waiting, foundations.clock)
+
+    elections = Lazy(new_elections)
+    _tell_of_metadata(stages, elections)
+    register_purgatory(foundations.metrics, waiting)
     return elections
 
 
@@ -227,24 +335,22 @@ def _start_delegation_tokens(foundations: Foundations, zk_client: KafkaZkClient)
     Returns their manager, with a cache that holds SCRAM credentials for logins by token; None without
     `delegation.token.secret.key`.
     """
-    config = TokenConfig.from_kafka_config(foundations.static)
-    if config.secret_key is None:
+    if not any(map(foundations.static.optional_string, TOKEN_SECRETS)):
         return None
-    manager = DelegationTokenManager(config, zk_client.tokens, TokenCache(_token_credentials), foundations.clock)
+    from barnabas.metadata.delegation_token_manager import DelegationTokenManager, TokenConfig
+    from barnabas.security.delegation_token import TokenCache, credentials_of_token
+
+    config = TokenConfig.from_kafka_config(foundations.static)
+    manager = DelegationTokenManager(config, zk_client.tokens, TokenCache(credentials_of_token), foundations.clock)
     manager.start(foundations.scheduler)
     foundations.lifecycle.on_stop("delegation tokens", manager.stop)
     return manager
 
 
-def _token_credentials(password: str) -> dict[str, StoredScramCredential]:
-    """Return the credentials of a token's password, with the fewest iterations: the password is long and random."""
-    return {name: StoredScramCredential.of_password(each, password) for name, each in SCRAM_MECHANISMS.items()}
-
-
 def _build_registry(
     stages: BuiltStages,
-    topic_changes: TopicChanges,
-    elections: LeaderElections,
+    topic_changes: Lazy[TopicChanges],
+    elections: Lazy[LeaderElections],
     acl_changes: DelayedFuturePurgatory,
     tokens: DelegationTokenManager | None,
     access: AccessRules,

@@ -1,6 +1,6 @@
 """The construction of a broker's group coordinator, when it is needed for the first time.
 
-Imported and called once by `group_coordination`, on the thread that needs it: a handler's, or a metrics reader's.
+Imported and called once by `replication_stage`, on the thread that needs it: a handler's, or a metrics reader's.
 Kafka: BrokerServer.createGroupCoordinator.
 """
 
@@ -64,7 +64,7 @@ def build_group_coordinator(
     rebalances = RebalanceCounts()
 
     def build_consumer() -> ConsumerGroups:
-        from barnabas.broker.stages.consumer_group_coordination import build_consumer_groups  # noqa: PLC0415 - a start does without
+        from barnabas.broker.stages.consumer_group_coordination import build_consumer_groups
 
         return build_consumer_groups(environment, classic, rebalances.count_consumer)
 

@@ -4,33 +4,34 @@ Built by BrokerServer on the main thread. The order is forced: the directories a
 opened; the metadata store lies in one of them; the store has the broker's identity and the settings of each topic's
 logs, which are needed to load the logs.
 
-Kafka: the part of KafkaServer.startup from initZkClient to logManager.startup; LogManager.isStrayReplica.
+Kafka: the part of KafkaServer.startup from initZkClient to logManager.startup; getBrokerIdAndOfflineDirs,
+getOrGenerateClusterId, and the checks of meta.properties; LogManager.isStrayReplica.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from barnabas.broker.broker_identity import BrokerIdentity, establish_identity
-from barnabas.broker.channels.dynamic_security import check_security_of_start
-from barnabas.broker.foundations import Foundations
-from barnabas.broker.lifecycle import BrokerState
-from barnabas.broker.metadata_migration import check_not_moved, check_still_in_zookeeper
-from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.broker.foundations import BrokerState, Foundations
+from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig, PasswordSecrets
 from barnabas.broker.settings.server_config import ServerConfig
 from barnabas.broker.settings.topic_log_configs import TopicLogConfigs
 from barnabas.broker.stages.log_dir_failures import LogDirFailures
 from barnabas.config.config_error import ConfigError
-from barnabas.metadata.broker_registration import BrokerRegistration
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.setting import Settings, computed, setting
+from barnabas.metadata.broker_registration import BrokerRegistration, get_or_generate_cluster_id
 from barnabas.metadata.cluster_features import ClusterFeatures, supported_features
 from barnabas.metadata.stored_configs import ConfigChangeListener, ConfigRepository
 from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
 from barnabas.storage.directories.log_dirs import LogDirectories
+from barnabas.storage.errors import InconsistentMetaProperties
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_environment import LogManagerConfig
 from barnabas.storage.log_manager import LogManager
@@ -38,8 +39,8 @@ from barnabas.storage.storage_metrics import register_loading_metrics
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store.embedded_store import EmbeddedStore
 from barnabas.zk.store.store import Store
+from barnabas.zk.store.znode_table import MOVED_FILE
 from barnabas.zk.znodes.config_znodes import ConfigEntityType
-from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
 
 logger = logging.getLogger(__name__)
 
@@ -73,8 +74,8 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     InconsistentMetaProperties when they are another broker's.
     """
     lifecycle = foundations.lifecycle
-    timeout_ms = ServerConfig.from_kafka_config(foundations.static).log_dir_failure_timeout_ms
-    failures = LogDirFailures(lifecycle.fail, foundations.clock, timeout_ms=timeout_ms)
+    server = ServerConfig.from_kafka_config(foundations.static)
+    failures = LogDirFailures(lifecycle.fail, foundations.clock, timeout_ms=server.log_dir_failure_timeout_ms)
     directories = LogDirectories(foundations.static.log_dirs, foundations.files, failures.notify)
     directories.open()
     lifecycle.on_stop("log directories", directories.release)
@@ -86,15 +87,13 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     _encode_passwords_again(foundations.dynamic, repository, str(identity.broker_id))
     # Before the logs are loaded: the store may have other defaults for them than the file.
     foundations.dynamic.load(
-        repository.broker_overrides,
-        identity.broker_id,
-        lambda config: check_security_of_start(config, foundations.clock, foundations.scheduler),
+        repository.broker_overrides, identity.broker_id, partial(_check_security_of_start, foundations)
     )
     topic_configs = TopicLogConfigs(repository, lambda: foundations.dynamic.current)
     registration = BrokerRegistration(
         zk_client,
         partial(foundations.listeners.broker_info, identity.broker_id),
-        patience_ms=ZookeeperConfig.from_kafka_config(foundations.static).session_timeout_ms + EXPIRY_SLACK_MS,
+        patience_ms=server.zookeeper_session_timeout_ms + EXPIRY_SLACK_MS,
     )
     log_manager = LogManager(
         directories,
@@ -116,11 +115,10 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     # After the loading: a notice about a topic finds the topic's logs.
     config_changes.start()
     lifecycle.on_stop("settings", config_changes.stop)
-    release = ServerConfig.from_kafka_config(foundations.static).emulated_release
     return StorageStage(
         identity=identity,
         zk_client=zk_client,
-        features=ClusterFeatures(zk_client, supported_features(release)),
+        features=ClusterFeatures(zk_client, supported_features(server.emulated_release)),
         registration=registration,
         topic_configs=topic_configs,
         config_changes=config_changes,
@@ -130,8 +128,17 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     )
 
 
+def _check_security_of_start(foundations: Foundations, config: KafkaConfig) -> None:
+    """Check the listeners and logins of a start with changed settings. Raises ConfigError: one cannot be used."""
+    from barnabas.broker.channels.dynamic_security import check_security_of_start
+
+    check_security_of_start(config, foundations.clock, foundations.scheduler)
+
+
 def _encode_passwords_again(dynamic: DynamicBrokerConfig, repository: ConfigRepository, broker: str) -> None:
     """Replace stored passwords that `password.encoder.old.secret` has encoded."""
+    if not PasswordSecrets.from_kafka_config(dynamic.current).has_old:
+        return
     encoded = dynamic.passwords.encoded_again(lambda: repository.broker_overrides(broker))
     if encoded is not None:
         repository.change_broker_config(broker, encoded)
@@ -150,7 +157,10 @@ def _open_store(foundations: Foundations, metadata_dir: str | None, directories:
     """Open a session with the embedded store in `metadata_dir`, or with ZooKeeper. Raises ConfigError, StoreError."""
     if metadata_dir is None:
         return _connect_to_zookeeper(foundations)
-    check_not_moved(foundations.files, metadata_dir)
+    if foundations.files.exists(os.path.join(metadata_dir, MOVED_FILE)):
+        from barnabas.broker.metadata_migration import check_not_moved
+
+        check_not_moved(foundations.files, metadata_dir)
 
     def make_room(error: OSError) -> bool:
         return directories.ran_full(metadata_dir, "changing the metadata", error)
@@ -164,8 +174,9 @@ def _open_store(foundations: Foundations, metadata_dir: str | None, directories:
 def _connect_to_zookeeper(foundations: Foundations) -> Store:
     try:
         # Here, since a broker that stands alone needs no kazoo.
-        from barnabas.zk.zookeeper.zookeeper_metrics import ZookeeperMetrics  # noqa: PLC0415
-        from barnabas.zk.zookeeper.zookeeper_store import ZookeeperStore  # noqa: PLC0415
+        from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
+        from barnabas.zk.zookeeper.zookeeper_metrics import ZookeeperMetrics
+        from barnabas.zk.zookeeper.zookeeper_store import ZookeeperStore
     except ImportError as error:
         raise ConfigError(
             f"zookeeper.connect needs the extra zookeeper: pip install barnabas[zookeeper] ({error})",
@@ -177,6 +188,8 @@ def _connect_to_zookeeper(foundations: Foundations) -> Store:
     # Before the start, whose failure may leave kazoo's threads behind.
     foundations.lifecycle.on_stop("metadata store", store.close)
     store.start()
+    from barnabas.broker.metadata_migration import check_still_in_zookeeper
+
     check_still_in_zookeeper(store)
     return store
 
@@ -219,3 +232,58 @@ def _stray_check(zk_client: KafkaZkClient) -> Callable[[UnifiedLog], bool]:
         return expected is not None and log.topic_id is not None and log.topic_id != expected
 
     return is_stray
+
+
+GENERATE = -1
+
+
+class IdentityConfig(Settings):
+    """The settings from which a broker gets its id."""
+
+    broker_id: int = computed(lambda config: config.integer("broker.id"), "broker.id", "node.id")
+    is_id_generated: bool = setting("broker.id.generation.enable")
+    largest_given_id: int = setting("reserved.broker.max.id")
+
+
+class BrokerIdentity(NamedTuple):
+    """The ids of a broker and of its cluster."""
+
+    broker_id: int
+    cluster_id: str
+
+
+def establish_identity(config: KafkaConfig, zk_client: KafkaZkClient, directories: LogDirectories) -> BrokerIdentity:
+    """Determine the ids of this broker and its cluster, and write them into every log directory.
+
+    `broker.id` decides; -1 takes the id in the directories, or generates one if that is enabled. Raises ConfigError:
+    the directories name several brokers, or no id may be generated. Raises InconsistentMetaProperties: a directory
+    belongs to another broker or cluster.
+    """
+    found = [properties for properties in directories.meta_properties().values() if properties is not None]
+    remembered = {properties.broker_id for properties in found if properties.broker_id is not None} - {GENERATE}
+    identity = IdentityConfig.from_kafka_config(config)
+    broker_id = identity.broker_id
+    if broker_id == GENERATE:
+        if len(remembered) > 1:
+            raise ConfigError(
+                f"The log directories belong to several brokers: {sorted(remembered)}; name those of one broker",
+                "log.dirs",
+            )
+        if remembered:
+            broker_id = remembered.pop()
+        elif identity.is_id_generated:
+            # Above `reserved.broker.max.id`, so that a generated id never equals one that an operator chose.
+            broker_id = zk_client.generate_broker_id() + identity.largest_given_id
+        else:
+            raise ConfigError("broker.id is -1, and broker.id.generation.enable is false: set one of them", "broker.id")
+    # Before an id is generated: beside an empty store, the logs of another cluster would be taken for this cluster's.
+    if zk_client.cluster_id() is None:
+        for path, properties in directories.meta_properties().items():
+            if properties is not None and properties.cluster_id is not None:
+                raise InconsistentMetaProperties(
+                    f"{path} belongs to cluster {properties.cluster_id}, but the metadata store is empty. If an"
+                    " Apache Kafka wrote it, take it over with `barnabas log adopt`."
+                )
+    cluster_id = get_or_generate_cluster_id(zk_client)
+    directories.check_and_write_meta_properties(cluster_id, broker_id)
+    return BrokerIdentity(broker_id, cluster_id)

@@ -13,23 +13,30 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.stages.replication_stage import ReplicationStage
 from barnabas.broker.stages.storage_stage import StorageStage
-from barnabas.coordinator.runtime.coordinator_loader import RecentLoads, recent_loads
+from barnabas.config.setting import Settings, setting
 from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
-from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
-from barnabas.metadata.auto_topic_creation import InternalTopicsConfig
-from barnabas.metadata.producer_ids import ProducerIdManager
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.lazy import Lazy
 
 if TYPE_CHECKING:
+    from barnabas.coordinator.runtime.coordinator_loader import RecentLoads
+    from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator, TransactionCounts
+    from barnabas.metadata.producer_ids import ProducerIdManager
+
+
+class TransactionTopicConfig(Settings):
+    """The topic that keeps transactional ids."""
+
+    partitions: int = setting("transaction.state.log.num.partitions")
 
 
 class TransactionStage(NamedTuple):
     """The producer ids that this broker hands out, and the transactional ids that it coordinates."""
 
-    producer_ids: ProducerIdManager
+    producer_ids: Lazy[ProducerIdManager]
     coordinator: LateCoordinator[TransactionCoordinator]
     """Notified of leaderships from now on; its `startup` is called when requests come."""
 
@@ -39,16 +46,28 @@ def build_transactions(
 ) -> TransactionStage:
     """Build the stage. The coordinator is told of every change of leadership from now on."""
     broker_id = storage.identity.broker_id
-    producer_ids = ProducerIdManager(broker_id, storage.zk_client)
-    topics = InternalTopicsConfig.from_kafka_config(foundations.dynamic.current)
-    partitions = CoordinatorPartitions(TRANSACTION_STATE_TOPIC, replication.metadata, topics.transactions_partitions)
+
+    def new_producer_ids() -> ProducerIdManager:
+        from barnabas.metadata.producer_ids import ProducerIdManager
+
+        return ProducerIdManager(broker_id, storage.zk_client)
+
+    producer_ids = Lazy(new_producer_ids)
+    count = TransactionTopicConfig.from_kafka_config(foundations.dynamic.current).partitions
+
+    def new_partitions() -> CoordinatorPartitions:
+        from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
+
+        return CoordinatorPartitions(TRANSACTION_STATE_TOPIC, replication.metadata, count)
+
+    partitions = Lazy(new_partitions)
 
     def build() -> TransactionCoordinator:
         from barnabas.broker.stages.transaction_coordinator_builder import build_transaction_coordinator
 
-        return build_transaction_coordinator(foundations, replication, broker_id, partitions, producer_ids.generate)
+        return build_transaction_coordinator(foundations, replication, broker_id, partitions(), producer_ids().generate)
 
-    coordinator = LateCoordinator(partitions, build)
+    coordinator = LateCoordinator(TRANSACTION_STATE_TOPIC, partitions, build)
 
     def counts() -> TransactionCounts | None:
         return None if coordinator.built is None else coordinator.built.counts
@@ -86,11 +105,17 @@ def register_transaction_metrics(
     text = "Transactions with all markers whose log did not take that they are complete"
     registry.register(*_MARKER_METRICS, "LogAppendRetryQueueSize", text, of(lambda each: each.append_retries()))
 
-    def loads() -> RecentLoads:
+    def loads(of_recent: Callable[[RecentLoads], float]) -> float:
         present = counts()
-        return RecentLoads(0, 0) if present is None else recent_loads(present.load_times, clock.nanoseconds())
+        if present is None:
+            return 0
+        from barnabas.coordinator.runtime.coordinator_loader import recent_loads
+
+        return of_recent(recent_loads(present.load_times, clock.nanoseconds()))
 
     longest, mean = "partition-load-time-max", "partition-load-time-avg"
     text = "Mean milliseconds that loading a partition's transactions took, over half a minute"
-    registry.register_attribute(*_LOAD_METRICS, longest, "Longest of these", lambda: loads().longest_ms)
-    registry.register_attribute(*_LOAD_METRICS, mean, text, lambda: loads().mean_ms)
+    registry.register_attribute(
+        *_LOAD_METRICS, longest, "Longest of these", lambda: loads(lambda recent: recent.longest_ms)
+    )
+    registry.register_attribute(*_LOAD_METRICS, mean, text, lambda: loads(lambda recent: recent.mean_ms))

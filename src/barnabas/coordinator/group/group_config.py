@@ -7,14 +7,16 @@ setting among them. Kafka: GroupCoordinatorConfig, OffsetConfig.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.setting import Settings, computed, setting
-from barnabas.coordinator.runtime.coordinator_log import AppendTerms
 from barnabas.protocol.kafka_releases import RELEASES
 from barnabas.records.compression import Codec
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.runtime.coordinator_log import AppendTerms
 
 _MILLISECONDS_PER_MINUTE = 60_000
 _REBALANCE_PROTOCOLS = "group.coordinator.rebalance.protocols"
@@ -86,7 +88,9 @@ class GroupCoordinatorConfig(Settings):
 
     @property
     def append_terms(self) -> AppendTerms:
-        """How records are appended to the topic."""
+        """How records are appended to the topic. Asked for when the coordinator is built, with what appends."""
+        from barnabas.coordinator.runtime.coordinator_log import AppendTerms  # noqa: PLC0415
+
         return AppendTerms(self.codec, self.commit_required_acks, self.commit_timeout_ms)
 
     @classmethod

@@ -4,7 +4,7 @@ Many brokers never have a group or a transactional id, and the first need of one
 for both: 47 modules. Needed is a coordinator for the first request that reaches it, when this broker first leads or
 loses a partition of its topic (a restarted broker loads the groups and ids of before), and for what reads its metrics.
 
-Made by `broker.group_coordination` and `broker.transaction_stage`; called on any thread, with no lock held. `_lock` is
+Made by `broker.replication_stage` and `broker.transaction_stage`; called on any thread, with no lock held. `_lock` is
 held while the coordinator is built, started and stopped: it is built once, and started unless the broker stops.
 """
 
@@ -13,11 +13,14 @@ from __future__ import annotations
 import enum
 import threading
 from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from barnabas.coordinator.runtime.coordinator_loader import CoordinatorLoader
-from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.replica.leadership_orders import LeadershipChange
+from barnabas.runtime.lazy import Lazy
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.runtime.coordinator_loader import CoordinatorLoader
+    from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 
 
 class Coordinator(Protocol):
@@ -46,17 +49,24 @@ class _Phase(enum.Enum):
 
 
 class LateCoordinator(Generic[C]):
-    """A callable that returns the coordinator. `partitions` exists from the beginning: it names coordinators.
+    """A callable that returns the coordinator.
 
-    build: imports the coordinator, and must not call this object.
+    topic: of the coordinator's records. partitions: makes what names coordinators, which may come before the
+    coordinator. build: imports the coordinator, and must not call this object.
     """
 
-    def __init__(self, partitions: CoordinatorPartitions, build: Callable[[], C]) -> None:
-        self.partitions = partitions
+    def __init__(self, topic: str, partitions: Lazy[CoordinatorPartitions], build: Callable[[], C]) -> None:
+        self._topic = topic
+        self._partitions = partitions
         self._build = build
         self._lock = threading.Lock()
         self._phase = _Phase.STARTING
         self._built: C | None = None
+
+    @property
+    def partitions(self) -> CoordinatorPartitions:
+        """The partitions of the topic: they name coordinators."""
+        return self._partitions()
 
     @property
     def built(self) -> C | None:
@@ -79,7 +89,7 @@ class LateCoordinator(Generic[C]):
 
     def leadership_changed(self, changes: Sequence[LeadershipChange]) -> None:
         """Tell the coordinator's loader, and build the coordinator for a change of its topic."""
-        topic = self.partitions.topic
+        topic = self._topic
         if self._built is not None or any(change.topic_partition.topic == topic for change in changes):
             self().loader.leadership_changed(changes)
 

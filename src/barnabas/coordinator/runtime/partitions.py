@@ -1,5 +1,6 @@
 """The partitions of a coordinator's topic that this broker coordinates, and the partition in which an id is kept.
 
+Late: made by `broker` when a coordinator is looked for or built.
 The topic is `__consumer_offsets` for groups, and `__transaction_state` for transactional ids: below, an id is either.
 `CoordinatorLoader` and the coordinator change a partition's state, on scheduler and handler threads, under `_lock`,
 which is held for nothing else; requests read without it: `_states` is replaced, never changed. The state of a partition

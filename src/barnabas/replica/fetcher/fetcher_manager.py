@@ -1,5 +1,6 @@
 """The fetcher threads of a broker, and which of them copies which partition.
 
+Late: ReplicaManager imports and makes it for the first order about a partition that has replicas on other brokers.
 `follow` and `stop` are called by LeadershipOrders under the replica-state-change lock, `resize` and `shutdown` on the
 broker's threads. `_lock` makes each of them one step; it comes before the threads' own locks, and is not held while a
 thread is waited for. `_threads` is replaced by one assignment, so that gauges take no lock. `_failed` has a lock of its
@@ -13,17 +14,22 @@ Kafka: ReplicaFetcherManager, AbstractFetcherManager, FailedPartitions.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Collection, Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
 from barnabas.replica.fetcher.followed_state import FollowedState
+from barnabas.replica.fetcher.follower_logs import FollowerLogs, log_position
+from barnabas.replica.fetcher.leader_end_point import LeaderEndPoint
+from barnabas.replica.partitions.partition import Partition
+from barnabas.replica.replica_config import FetcherConfig
 from barnabas.rpc.node import Node
+from barnabas.runtime.clock import Clock
 
-CLIENT_ID: Final = "Replica"
-"""The tag of the manager's metrics, as in Kafka."""
+logger = logging.getLogger(__name__)
 
 
 class FollowedPartition(NamedTuple):
@@ -61,6 +67,19 @@ class ReplicaFetcherManager:
         self._is_shut_down = False
 
     # -- orders
+
+    def follow_leaders(self, partitions: Iterable[Partition], live_leaders: Mapping[int, Node]) -> None:
+        """Copy partitions from their new leaders. One whose leader is not alive waits for the next order."""
+        followed = []
+        for partition in partitions:
+            state = partition.state
+            node = None if state is None else live_leaders.get(state.leader_id)
+            if state is None or node is None:
+                logger.warning("%s is not copied: its leader %s is not alive", partition, state and state.leader_id)
+                continue
+            begin = FollowedState.begin(partition.topic_id, state.leader_epoch, log_position(partition.log))
+            followed.append(FollowedPartition(partition.topic_partition, node, begin))
+        self.follow(followed)
 
     def follow(self, followed: Iterable[FollowedPartition]) -> None:
         """Copy these partitions from their leaders; `stop` has been called for those that were copied before."""
@@ -156,3 +175,15 @@ class ReplicaFetcherManager:
     def _note_failed(self, key: TopicPartition) -> None:
         with self._failed_lock:
             self._failed.add(key)
+
+
+def new_fetcher_manager(
+    connect: Callable[[FetcherId], LeaderEndPoint], logs: FollowerLogs, config: FetcherConfig, clock: Clock
+) -> ReplicaFetcherManager:
+    """Return the manager of a broker. connect: makes the connection of a thread to its leader."""
+
+    def new_thread(fetcher_id: FetcherId, on_failed: Callable[[TopicPartition], None]) -> ReplicaFetcherThread:
+        name = f"ReplicaFetcherThread-{fetcher_id.number}-{fetcher_id.leader.id}"
+        return ReplicaFetcherThread(name, connect(fetcher_id), logs, config, clock, on_failed)
+
+    return ReplicaFetcherManager(new_thread, config.fetchers)

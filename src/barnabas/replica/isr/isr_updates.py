@@ -59,6 +59,9 @@ class AlterPartitionManager(Protocol):
         meanwhile, will send its own leadership. A broker that stops forgets the changes that are not answered.
         """
 
+    def shutdown(self) -> None:
+        """Ask no more."""
+
 
 CERTAINLY_NOT_WRITTEN = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
 """The controller says that our partition epoch is right and that it did not write."""
@@ -183,10 +186,10 @@ def _lagging(partition: Partition, state: LeaderState) -> frozenset[int]:
 class IsrUpdates:
     """The submission of proposals, and the application of their outcomes.
 
-    wake: retries the delayed operations that wait for a partition.
+    manager: returns the way to have the cluster agree. wake: retries the delayed operations that wait for a partition.
     """
 
-    def __init__(self, manager: AlterPartitionManager, wake: Callable[[TopicPartition], None]) -> None:
+    def __init__(self, manager: Callable[[], AlterPartitionManager], wake: Callable[[TopicPartition], None]) -> None:
         self._manager = manager
         self._wake = wake
         self._lock = threading.Lock()
@@ -210,7 +213,7 @@ class IsrUpdates:
             tuple(replica for replica in proposal.replicas if replica in proposed),
             partition_epoch=proposal.partition_epoch,
         )
-        self._manager.submit(
+        self._manager().submit(
             IsrChange(
                 partition.topic_partition,
                 partition.topic_id,

@@ -55,6 +55,9 @@ class ZkAlterPartitionManager:
             "isr-change-propagation", self.maybe_propagate, delay_ms=CHECK_INTERVAL_MS, period_ms=CHECK_INTERVAL_MS
         )
 
+    def shutdown(self) -> None:
+        """Do nothing: the scheduler, which writes, is stopped as well."""
+
     def submit(self, change: IsrChange) -> None:
         """Queue the change for the scheduler's thread."""
         with self._lock:

@@ -72,15 +72,11 @@ def _progress(follower: Follower) -> tuple[int, int, int]:
     return known.log_end.message_offset, follower.state_by_now.last_caught_up_ms, follower.broker_id
 
 
-def replica_selector(
-    class_name: str | None, broker_id: int, image: Callable[[], MetadataImage]
-) -> RackAwareReplicaSelector | None:
-    """Return the selector that `replica.selector.class` names; None when consumers read from the leader only.
+def replica_selector(class_name: str, broker_id: int, image: Callable[[], MetadataImage]) -> RackAwareReplicaSelector:
+    """Return the selector that `replica.selector.class` names.
 
     Raises ValueError: for another class, which the table of settings does not accept.
     """
-    if class_name is None:
-        return None
     if class_name != RACK_AWARE:
         raise ValueError(f"no replica selector {class_name}")
     return RackAwareReplicaSelector(broker_id, image)

@@ -1,7 +1,6 @@
 """The delete-records path below the handlers: raise log start offsets, answer when every live replica has followed.
 
-`ReplicaRecordDeleter` is a part of ReplicaManager, called by the DeleteRecords handler on handler threads. It owns no
-lock.
+`ReplicaRecordDeleter` is made and called by the DeleteRecords handler, on handler threads. It owns no lock.
 Kafka: ReplicaManager.deleteRecords, deleteRecordsOnLocalLog.
 """
 

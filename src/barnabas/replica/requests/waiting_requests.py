@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from barnabas.metrics.meter import Meter
 from barnabas.protocol.topic_partition import TopicPartition
@@ -17,9 +18,11 @@ from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 from barnabas.purgatory.timer import Timer
 from barnabas.replica.partitions.session_watches import SessionWatches
 from barnabas.replica.replica_config import ReplicaConfig
-from barnabas.replica.requests.delayed_delete_records import DelayedDeleteRecords
 from barnabas.replica.requests.delayed_fetch import DelayedFetch
 from barnabas.replica.requests.delayed_produce import DelayedProduce, ProduceExpirations
+
+if TYPE_CHECKING:
+    from barnabas.replica.requests.delayed_delete_records import DelayedDeleteRecords
 
 
 class WaitingRequests:

@@ -33,7 +33,7 @@ from barnabas.security.acl.acl_binding import (
     ResourcePattern,
     parse_principal,
 )
-from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
+from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, Action, PatternType, ResourceType
 
 Lists = Mapping[ResourcePattern, frozenset[AccessControlEntry]]
 
@@ -221,26 +221,8 @@ LOGGER_NAME: Final = "kafka.authorizer.logger"
 TRACE: Final = 5
 
 logger = logging.getLogger(LOGGER_NAME)
-if logger.level == logging.NOTSET:
-    logger.setLevel(logging.INFO)  # as Kafka ships it: not with everything else at DEBUG
 
 _NO_NAME: Final = "NONE"
-
-
-class Action(NamedTuple):
-    """An operation that a client is about to do to one resource, which is named literally: no pattern, no prefix.
-
-    reference_count: how often the request refers to the resource. log_if_allowed: the resource is really used, not only
-    offered. log_if_denied: the refusal means an attempt; it does not where another permission would do as well, or
-    where the resource is left out of a list.
-    """
-
-    operation: AclOperation
-    resource_type: ResourceType
-    resource_name: str
-    reference_count: int = 1
-    log_if_allowed: bool = True
-    log_if_denied: bool = True
 
 
 class AuthorizableConnection(Protocol):

@@ -1,4 +1,4 @@
-"""The codes of access control lists: operations, types of resources, types of patterns, permissions.
+"""The codes of access control lists: operations, types of resources, types of patterns, permissions; and actions.
 
 Used by the authorizer, the handlers, the znodes of ACLs, the admin client and the command line, on any thread;
 immutable. Each has Kafka's code on the wire, and the title that Kafka writes in znodes, in its log and in its tools.
@@ -9,7 +9,7 @@ Kafka: AclOperation, ResourceType, PatternType, AclPermissionType; SecurityUtils
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 
 class _Code(IntEnum):
@@ -120,3 +120,19 @@ class AclPermissionType(_Code):
 
 RESOURCE_TYPES = tuple(each for each in ResourceType if each not in (ResourceType.UNKNOWN, ResourceType.ANY))
 """The types that resources have."""
+
+
+class Action(NamedTuple):
+    """An operation that a client is about to do to one resource, which is named literally: no pattern, no prefix.
+
+    reference_count: how often the request refers to the resource. log_if_allowed: the resource is really used, not only
+    offered. log_if_denied: the refusal means an attempt; it does not where another permission would do as well, or
+    where the resource is left out of a list.
+    """
+
+    operation: AclOperation
+    resource_type: ResourceType
+    resource_name: str
+    reference_count: int = 1
+    log_if_allowed: bool = True
+    log_if_denied: bool = True

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from barnabas.security.sasl.client.client_authenticator import PasswordUser, SaslLogin
     from barnabas.security.sasl.sasl_server import MechanismSettings, ServedMechanism
 
-LOGIN_FRAME_BYTES: Final = 8 * 1024
-"""The longest frame before and in a login. The longest one seen of a client is the first message of SCRAM by a
-delegation token, with 150 bytes; a message of this size takes three milliseconds at most."""
-
 
 class SaslMechanism(NamedTuple):
     """One row of the table: what a mechanism needs, on a listener and in a client."""

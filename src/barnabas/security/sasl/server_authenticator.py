@@ -39,7 +39,7 @@ from barnabas.protocol.messages.sasl import (
     SaslHandshakeResponse,
 )
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
-from barnabas.security.sasl.mechanisms import LOGIN_FRAME_BYTES, MECHANISMS
+from barnabas.security.sasl.mechanisms import MECHANISMS
 from barnabas.security.sasl.sasl_server import (
     AnswerVersions,
     Login,
@@ -48,7 +48,12 @@ from barnabas.security.sasl.sasl_server import (
     SaslServerFactory,
     refused,
 )
-from barnabas.transport.channel.authenticator import ANONYMOUS, AuthenticationFailed, Conversation
+from barnabas.transport.channel.authenticator import (
+    ANONYMOUS,
+    LOGIN_FRAME_BYTES,
+    AuthenticationFailed,
+    Conversation,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Protocol
 
+from barnabas.storage.cleaner.config import SKIMPY_BYTES_PER_ENTRY
+
 NO_OFFSET = -1
 
 EXACT_BYTES_PER_ENTRY = 224
@@ -22,8 +24,6 @@ table is being copied; the allocator rounds each object up to 16 bytes.
 LONGEST_PLAIN_KEY = 46
 """Longer keys are kept as a digest that is one byte longer, so that no plain key equals a digest."""
 
-SKIMPY_BYTES_PER_ENTRY = 24
-"""A digest of 16 bytes and an offset of 8, as Kafka has it: the default buffer of 128 MB holds 5.6 million keys."""
 _DIGEST_SIZE = 16
 _EMPTY = bytes(_DIGEST_SIZE)
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch import NO_PRODUCER_ID, RecordBatch
 from barnabas.runtime.files import Buffer
@@ -24,7 +23,11 @@ from barnabas.storage.log_append_info import LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.append import TransactionEnd
 
-Batch = RecordBatch | LegacyBatch
+if TYPE_CHECKING:
+    from barnabas.records.legacy_records import LegacyBatch
+
+    Batch = RecordBatch | LegacyBatch
+
 _new_tuple: Final = tuple.__new__
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import batch_at
 from barnabas.records.record_batch import HEADER_SIZE, LOG_OVERHEAD, RecordBatch
 from barnabas.storage.segment.offset_index import MAX_RELATIVE_OFFSET
+
+if TYPE_CHECKING:
+    from barnabas.records.legacy_records import LegacyBatch
 
 MIN_BATCH_SIZE: Final = 26
 """Of magic 0: offset, size, and the 14 bytes every message has."""

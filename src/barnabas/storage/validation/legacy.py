@@ -1,6 +1,7 @@
 """Checks message sets of magic 0 and 1, which old clients produce, and makes one batch of magic 2 of each.
 
 Called by LogValidator on the appending thread; a slow path by nature, since every message is rebuilt. Immutable.
+Late: imported with the first message set, on a handler thread.
 Kafka: LogValidator.convertAndAssignOffsetsNonCompressed, LogValidator.validateMessagesAndAssignOffsetsCompressed.
 """
 

@@ -49,7 +49,6 @@ from barnabas.records.v2.walk import count_records
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import AppendOrigin
-from barnabas.storage.validation.legacy import LegacyValidator
 from barnabas.storage.validation.rebuilt_batches import (
     TargetCompression,
     re_encoded,
@@ -103,7 +102,6 @@ class LogValidator:
         "_flushes",
         "_keeps_bytes",
         "_kept_codecs",
-        "_legacy",
         "_max_message_bytes",
         "_reads",
         "_record_rules",
@@ -123,7 +121,6 @@ class LogValidator:
         self._max_message_bytes = config.max_message_bytes
         self._target = TargetCompression.of(config)
         self._record_rules = RecordRules(terms)
-        self._legacy = LegacyValidator(terms, self._target, self._record_rules, clock)
         self._rules_without_shortcut = not COVERED_HEADER_RULES.issuperset(HEADER_RULES)
         self._reads = config.record_validation == "full" or compacted or self._record_rules.run_always
         """Whether every record is read."""
@@ -161,7 +158,10 @@ class LogValidator:
         if header is None:
             header = BatchHeader.parse(records)
             if header is None:
-                return self._legacy.validate(records)
+                # Imported with the first message set of an old client, which no network thread handles.
+                from barnabas.storage.validation.legacy import LegacyValidator  # noqa: PLC0415
+
+                return LegacyValidator(self._terms, self._target, self._record_rules, self._clock).validate(records)
         size = header.length + LOG_OVERHEAD
         # A coordinator's batch was made by this broker a moment ago. It breaks no rule but one: keys and values are
         # those of clients, and may be of any size.

@@ -9,11 +9,14 @@ Kafka: Authenticator, ChannelBuilder, PlaintextChannelBuilder.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from barnabas.transport.channel.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
 
 ANONYMOUS = "User:ANONYMOUS"
+LOGIN_FRAME_BYTES: Final = 8 * 1024
+"""The longest frame before and in a login. The longest one seen of a client is the first message of SCRAM by a
+delegation token, with 150 bytes; a message of this size takes three milliseconds at most."""
 
 
 class Conversation(Protocol):

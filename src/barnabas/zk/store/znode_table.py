@@ -50,6 +50,8 @@ from barnabas.zk.store.store import (
 from barnabas.zk.store.watches import FiredWatch, WatchTable
 
 DATABASE_NAME = "metadata.sqlite"
+MOVED_FILE = "metadata.moved"
+"""Beside the database when its metadata were moved into ZooKeeper (`broker.metadata_migration`)."""
 # In PRAGMA user_version: a later version of this program recognises the format by it.
 _FORMAT = 1
 

@@ -15,7 +15,6 @@ from barnabas.security.acl import acl_authorizer
 from barnabas.security.acl.acl_authorizer import (
     LOGGER_NAME,
     AclAuthorizer,
-    Action,
     host_address,
     parse_super_users,
 )
@@ -31,6 +30,7 @@ from barnabas.security.acl.acl_codes import (
     RESOURCE_TYPES,
     AclOperation,
     AclPermissionType,
+    Action,
     PatternType,
     ResourceType,
 )

@@ -23,13 +23,12 @@ from barnabas.protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from barnabas.security.sasl.mechanisms import LOGIN_FRAME_BYTES
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_listener import SaslListener
 from barnabas.security.sasl.sasl_server import Login, LoginParts
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
 from barnabas.security.sasl.server_authenticator import SaslRules, SaslServerAuthenticator
-from barnabas.transport.channel.authenticator import AuthenticationFailed
+from barnabas.transport.channel.authenticator import LOGIN_FRAME_BYTES, AuthenticationFailed
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
 from tests.support.sasl_exchange import JAAS, PASSWORD, Credentials, ScramDialogue, plain_token, versions

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.storage.cleaner.config import SKIMPY_BYTES_PER_ENTRY
 from barnabas.storage.cleaner.offset_map import (
     EXACT_BYTES_PER_ENTRY,
     LONGEST_PLAIN_KEY,
-    SKIMPY_BYTES_PER_ENTRY,
     ExactOffsetMap,
     OffsetMap,
     SkimpyOffsetMap,

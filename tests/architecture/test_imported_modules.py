@@ -95,7 +95,7 @@ PROGRAMS = {
     "producer": Program("import barnabas.clients.producer", 131),
     "Spark: look-up of the sources": Program("import pyspark_barnabas, pyspark_barnabas_log", 29, True),
     "Spark: planner of a stream": Program(_READ + _PLAN, 110, True),
-    "Spark: worker of a source": Program(_READ + _FETCH, 128, True),
+    "Spark: worker of a source": Program(_READ + _FETCH, 123, True),
     "Spark: driver of a sink": Program(_WRITE + "writer.commit([])", 39, True),
     "Spark: worker of a sink": Program(_WRITE + "writer.write(iter([]))", 160, True),
 }

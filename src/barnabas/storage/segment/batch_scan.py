@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.memory_records import batch_at
@@ -29,7 +29,8 @@ _PLACE: Final = struct.Struct(">qi4xb6xi")
 """Base offset, length, magic, last offset delta (which in magic 0 and 1 is something else)."""
 _LENGTH: Final = struct.Struct(">8xi")
 
-Batch = RecordBatch | LegacyBatch
+# A text, because few brokers import the old formats.
+Batch: TypeAlias = "RecordBatch | LegacyBatch"
 
 
 class Readable(Protocol):

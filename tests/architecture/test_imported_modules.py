@@ -78,16 +78,16 @@ def command(*arguments: str) -> str:
 PROGRAMS = {
     "broker": Program("import barnabas.cli.main, barnabas.cli.serve, barnabas.broker.broker_server", 444),
     "help": Program(command("--help"), 9),
-    "topics list": Program(command("topics", "list", "--bootstrap-server", "127.0.0.1:9", "--timeout", "0.1"), 147),
+    "topics list": Program(command("topics", "list", "--bootstrap-server", "127.0.0.1:9", "--timeout", "0.1"), 140),
     "test kit": Program("from barnabas.testing import broker", 8),
-    "admin client": Program("import barnabas.clients.admin", 136),
-    "consumer": Program("import barnabas.clients.consumer", 170),
-    "producer": Program("import barnabas.clients.producer", 131),
-    "Spark: look-up of the sources": Program("import pyspark_barnabas, pyspark_barnabas_log", 29, True),
-    "Spark: planner of a stream": Program(_READ + _PLAN, 110, True),
-    "Spark: worker of a source": Program(_READ + _FETCH, 132, True),
+    "admin client": Program("import barnabas.clients.admin", 128),
+    "consumer": Program("import barnabas.clients.consumer", 155),
+    "producer": Program("import barnabas.clients.producer", 116),
+    "Spark: look-up of the sources": Program("import pyspark_barnabas, pyspark_barnabas_log", 28, True),
+    "Spark: planner of a stream": Program(_READ + _PLAN, 103, True),
+    "Spark: worker of a source": Program(_READ + _FETCH, 125, True),
     "Spark: driver of a sink": Program(_WRITE + "writer.commit([])", 39, True),
-    "Spark: worker of a sink": Program(_WRITE + "writer.write(iter([]))", 173, True),
+    "Spark: worker of a sink": Program(_WRITE + "writer.write(iter([]))", 158, True),
 }
 
 

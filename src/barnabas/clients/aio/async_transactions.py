@@ -16,9 +16,9 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 
 from barnabas.clients.errors import ClientTimeout, TransactionalProducerFailed
+from barnabas.clients.producer.producer_topics import Wait
 from barnabas.clients.producer.transactions.transaction_calls import TransactionCalls, checked_group_offsets
 from barnabas.clients.producer.transactions.transaction_states import TransactionManagerState
-from barnabas.clients.producer.wait_times import Wait
 from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 

@@ -29,12 +29,12 @@ from barnabas.clients.client_metrics import MetricName
 from barnabas.clients.errors import ClientClosed, ClientTimeout
 from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.clients.producer import producer as core
-from barnabas.clients.producer.batches.record_future import UNREAD
+from barnabas.clients.producer.batches.deliveries import UNREAD
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.producer_interceptors import OutgoingRecord
 from barnabas.clients.producer.producer_record import (
     DeliveryCallback,
     Headers,
+    OutgoingRecord,
     ProducerRecord,
     RecordMetadata,
     check_partition,

@@ -13,9 +13,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientClosed, ClientTimeout, Disconnected
-from barnabas.clients.metadata.bootstrap import bootstrap_nodes
 from barnabas.clients.metadata.cluster import Cluster
-from barnabas.clients.metadata.cluster_metadata import ClusterMetadata, MetadataConfig
+from barnabas.clients.metadata.cluster_metadata import ClusterMetadata, MetadataConfig, bootstrap_nodes
 from barnabas.clients.metadata.metadata_updater import ClusterMetadataUpdater
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.message import Message

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from barnabas.clients.consumer.group.committing_member import CommittingMember
 from barnabas.clients.consumer.group.coordinator_channel import ChannelUser
 from barnabas.clients.consumer.group.group_client import GroupClient
-from barnabas.clients.consumer.group.offset_calls import OffsetCalls
-from barnabas.clients.consumer.group.offset_commits import OffsetCommits
+from barnabas.clients.consumer.group.offset_commits import OffsetCalls, OffsetCommits
 from barnabas.clients.consumer.group.offsets import GroupOffsets
 from barnabas.clients.errors import ClientClosed
 from barnabas.clients.values import ConsumerGroupMetadata

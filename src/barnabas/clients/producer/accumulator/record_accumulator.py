@@ -48,11 +48,11 @@ from barnabas.clients.errors import ClientClosed
 from barnabas.clients.metadata.cluster import Cluster
 from barnabas.clients.producer.accumulator.batch_queues import BatchQueues, IncompleteBatches, Readiness, ReadyResult
 from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
+from barnabas.clients.producer.accumulator.sticky_partitioner import PartitionLoads, StickyPartitioners
 from barnabas.clients.producer.batches.producer_batch import CompressionRatioEstimator, ProducerBatch
-from barnabas.clients.producer.partitioning.partitioner import PartitionLoads, StickyPartitioners
+from barnabas.clients.producer.batches.sequence_numbers import SequenceNumbers
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_record import DeliveryCallback, ProducerRecord, RecordMetadata
-from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch import HEADER_SIZE

@@ -9,7 +9,7 @@ an answer, a wake-up by `send`, the end of a linger or of a wait after a failure
 handled inside the poll, by the callbacks of their requests, on this thread. So no lock guards what is only here: which
 batches are in flight, and all sequence numbers.
 
-Every batch that is drained ends exactly once, in one of these ways (`completion` has the rules):
+Every batch that is drained ends exactly once, in one of these ways (`completion_of` has the rules):
 
     answer                                      what becomes of the batch
     no error, DUPLICATE_SEQUENCE_NUMBER         its futures get their offsets
@@ -43,15 +43,14 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientClosed, ClientTimeout, Disconnected
+from barnabas.clients.metadata.cluster import LeaderHints
 from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
-from barnabas.clients.metadata.leader_hints import LeaderHints
 from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
-from barnabas.clients.producer.batches.producer_batch import ProducerBatch
+from barnabas.clients.producer.batches.producer_batch import FATE_UNKNOWN, Completion, ProducerBatch, completion_of
+from barnabas.clients.producer.batches.sequence_numbers import PRODUCE_VERSIONS, SequenceNumbers
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_metrics import ProducerMetrics
-from barnabas.clients.producer.sending.completion import FATE_UNKNOWN, Completion, completion_of
 from barnabas.clients.producer.sending.producer_requests import ProducerRequests, producer_requests
-from barnabas.clients.producer.sequences.sequence_numbers import PRODUCE_VERSIONS, SequenceNumbers
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition

@@ -25,8 +25,7 @@ from barnabas.clients.consumer.group.classic.classic_membership import GroupMemb
 from barnabas.clients.consumer.group.committing_member import Generation
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, reaction_to
-from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
-from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
+from barnabas.clients.consumer.group.coordinator_channel import CoordinatorCall, CoordinatorChannel
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.clients.producer.batches.producer_batch import ProducerBatch
+from barnabas.clients.producer.batches.sequence_numbers import PartitionSequences, ProducerIdentity, is_before
 from barnabas.clients.producer.producer_record import ProducerRecord
-from barnabas.clients.producer.sequences.partition_sequences import PartitionSequences, ProducerIdentity, is_before
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch import MAX_SEQUENCE, RecordBatch

@@ -2,6 +2,7 @@
 
 A snapshot is immutable: ClusterMetadata replaces it as a whole, and every thread reads it without a lock. The topics of
 interest, `merge` and `merge_leaders` are called under ClusterMetadata's condition. Times are passed in.
+The admin client and the Spark source read the topics of an answer without a view (`topic_descriptions`).
 Kafka: Cluster, MetadataSnapshot, Metadata, ProducerMetadata, ConsumerMetadata.
 
 Answers to Produce and Fetch name a newer leader beside an error (KIP-951). A client that takes the hint retries at the
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     NamedLeader = ProduceResponse.LeaderIdAndEpoch | FetchResponse.LeaderIdAndEpoch
     NodeEndpoint = ProduceResponse.NodeEndpoint | FetchResponse.NodeEndpoint
+from barnabas.clients.errors import raise_error
+from barnabas.protocol.messages.metadata import MetadataRequest
 
 logger = logging.getLogger(__name__)
 
@@ -335,3 +338,39 @@ def _partitions(
         is_stale |= error_of(partition.error_code) in INVALID_METADATA_ERRORS
         partitions.append(PartitionInfo.of(name, partition))
     return partitions, is_stale
+
+
+class TopicDescription(NamedTuple):
+    """A topic as a broker describes it. `topic_id` is 16 bytes."""
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: tuple[PartitionInfo, ...]
+
+
+def topics_request(names: Sequence[str] | None) -> MetadataRequest:
+    """Return the request for these topics, or for all."""
+    topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    # A look at a topic must not create it, whatever the broker's auto.create.topics.enable is.
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
+def topic_names(answer: MetadataResponse, *, include_internal: bool = False) -> list[str]:
+    """Return the names of all topics, sorted."""
+    return sorted(topic.name for topic in answer.topics if topic.name and (include_internal or not topic.is_internal))
+
+
+def topic_descriptions(answer: MetadataResponse) -> dict[str, TopicDescription]:
+    """Return the topics by name. Raises ApiError for a topic that does not exist or may not be described."""
+    described = {}
+    for topic in answer.topics:
+        raise_error(topic.error_code, None, f"Topic: {topic.name}")
+        name = topic.name or ""
+        partitions = tuple(
+            PartitionInfo.of(name, partition)
+            # Brokers list partitions in any order.
+            for partition in sorted(topic.partitions, key=lambda each: each.partition_index)
+        )
+        described[name] = TopicDescription(name, topic.topic_id, topic.is_internal, partitions)
+    return described

@@ -77,8 +77,8 @@ def command(*arguments: str) -> str:
 
 PROGRAMS = {
     "broker": Program("import barnabas.cli.main, barnabas.cli.serve, barnabas.broker.broker_server", 444),
-    "help": Program(command("--help"), 9),
-    "topics list": Program(command("topics", "list", "--bootstrap-server", "127.0.0.1:9", "--timeout", "0.1"), 136),
+    "help": Program(command("--help"), 8),
+    "topics list": Program(command("topics", "list", "--bootstrap-server", "127.0.0.1:9", "--timeout", "0.1"), 135),
     "test kit": Program("from barnabas.testing import broker", 8),
     "admin client": Program("import barnabas.clients.admin", 124),
     "consumer": Program("import barnabas.clients.consumer", 154),

@@ -22,9 +22,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from barnabas.config.broker_config_keys import find_key
-from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_error import ConfigError, RequirementFailed, StepTooLarge
-from barnabas.config.dynamic_settings import base_name, check_dynamic_settings, check_thread_counts, usable_settings
+from barnabas.config.dynamic_settings import (
+    BrokerSettings,
+    base_name,
+    check_dynamic_settings,
+    check_thread_counts,
+    usable_settings,
+)
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import by_reason, why_nothing_acts
 from barnabas.config.listeners import inter_broker_listener_name_of

@@ -17,7 +17,7 @@ from barnabas.broker.foundations import Foundations
 from barnabas.broker.stages.broker_metrics import register_broker_metrics, register_identity_metrics
 from barnabas.broker.stages.group_coordination import late_group_coordinator
 from barnabas.broker.stages.storage_stage import StorageStage
-from barnabas.config.broker_settings import BrokerSettings
+from barnabas.config.dynamic_settings import BrokerSettings
 from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
 from barnabas.metadata.metadata_cache import MetadataCache

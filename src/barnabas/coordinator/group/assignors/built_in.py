@@ -1,7 +1,7 @@
 """The assignors that `group.consumer.assignors` can name.
 
 Called by `broker/` when the first consumer group needs one, and by `group_admin` for the name of the default; pure. The
-setting allows the names of `_BY_SETTING` only (`config.keys.group_keys`).
+setting allows the names of `_BY_SETTING` only (`config.keys.coordinator_keys`).
 Kafka: GroupCoordinatorConfig.consumerGroupAssignors.
 """
 

@@ -382,7 +382,7 @@ def _renumber_each_retry(monkeypatch: pytest.MonkeyPatch) -> None:
         allowed = real(sequences, batch)
         if allowed and batch.has_sequence:
             sequences.failed(batch, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
-            sequences.settle()
+            sequences.restart_partitions()
             sequences.number(batch)
         return allowed
 

@@ -158,7 +158,7 @@ class AsyncTransactions:
 
 
 def _call_on(loop: asyncio.AbstractEventLoop, answered: asyncio.Event) -> None:
-    """Set the event on its loop. A loop that was closed has no task any more that could wait."""
+    """Set the event on its loop. A closed loop has no task that could wait."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(answered.set)
 
@@ -244,7 +244,7 @@ class Producer:
             raise
         finally:
             running.results.deliver()
-            # The threads are idle: every batch has ended, so no `flush` waits any more.
+            # The threads are idle: every batch has ended, so no `flush` is waiting.
             running.calls.shutdown()
             if self._preparation is not None:
                 self._preparation.close()

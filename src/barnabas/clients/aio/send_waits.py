@@ -36,7 +36,7 @@ class LoopSignal:
         try:
             self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:
-            # The loop was closed: no task waits any more.
+            # The loop was closed: no task is waiting.
             return
 
     async def wait(self, timeout_seconds: float | None = None) -> None:

@@ -114,7 +114,7 @@ class BlockingClient:
         self, measure: Callable[[], Mapping[MetricName, float]], labels: Callable[[], Mapping[str, str]]
     ) -> None:
         """Push what `measure` returns to brokers that ask for it, in the polls of this client; `labels` name it."""
-        # Imported when used: only consumers push metrics, if they are not told otherwise.
+        # Imported when used: only consumers push metrics, unless their settings say otherwise.
         from barnabas.clients.telemetry.client_telemetry import ClientTelemetry  # noqa: PLC0415
 
         self.telemetry = ClientTelemetry(self.network, measure, labels, self.clock, self.random)

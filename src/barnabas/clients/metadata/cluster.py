@@ -21,9 +21,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
-from barnabas.clients.errors import INVALID_METADATA_ERRORS
+from barnabas.clients.errors import INVALID_METADATA_ERRORS, raise_error
 from barnabas.protocol.errors import ErrorCode, error_of
-from barnabas.protocol.messages.metadata import MetadataResponse
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.rpc.node import Node
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     NamedLeader = ProduceResponse.LeaderIdAndEpoch | FetchResponse.LeaderIdAndEpoch
     NodeEndpoint = ProduceResponse.NodeEndpoint | FetchResponse.NodeEndpoint
-from barnabas.clients.errors import raise_error
-from barnabas.protocol.messages.metadata import MetadataRequest
 
 logger = logging.getLogger(__name__)
 

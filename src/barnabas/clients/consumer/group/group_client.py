@@ -260,5 +260,5 @@ class GroupClient:
         self.listener = ListenerCalls(subscriptions, self.channel.metrics, client.now_ms)
 
     def make_new_connections(self) -> None:
-        """Connect the channel anew, in a forked child."""
+        """Give the channel new connections, in a forked child."""
         self.channel.forked(self.client.make_network(_SharedNodes(self.client.metadata)))

@@ -120,5 +120,5 @@ class MemberCoordinator(ABC):
 
     @property
     def _leaves_for_a_while(self) -> bool:
-        """Whether the coordinator is told of a member that closes and stays in its group."""
+        """Whether the coordinator hears of a member that closes and stays in its group."""
         return False

@@ -124,7 +124,7 @@ class RecordAccumulator:
         codec = self._config.codec
         try:
             # The first turn tries the open batch. When a new batch is needed, memory is allocated without the lock,
-            # and the second turn looks at the open batch again: another thread may have begun one meanwhile.
+            # and the second turn looks at the open batch again: another thread may have begun one.
             while True:
                 with self._lock:
                     if self._closed:

@@ -147,7 +147,7 @@ class PartitionSequences:
         return self.has_gap and not self.pending and not self._is_whole
 
     @property
-    def is_settled(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether the broker accepts the next numbers, as far as the producer can know."""
         return not self.is_refused and not self.has_gap
 
@@ -190,7 +190,7 @@ class SequenceNumbers:
     def __init__(self) -> None:
         self.identity = NO_IDENTITY
         self._partitions: dict[TopicPartition, PartitionSequences] = {}
-        self._unsettled: set[TopicPartition] = set()
+        self._broken: set[TopicPartition] = set()
         """The partitions with a gap, or with a batch that was refused."""
         self._unanswered: dict[TopicPartition, int] = {}
         """The number of requests that wait for an answer, also of those whose batch has expired."""
@@ -254,7 +254,7 @@ class SequenceNumbers:
     def forget_partitions(self) -> None:
         """Begin to number every partition at 0. No batch may be pending."""
         self._partitions.clear()
-        self._unsettled.clear()
+        self._broken.clear()
 
     def sent(self, batch: ProducerBatch) -> None:
         """Note that a request with the batch is under way. `answered` follows, also when the connection is lost."""
@@ -270,7 +270,7 @@ class SequenceNumbers:
             # While an earlier batch is pending, that one is what the broker misses.
             if partition is not None and partition.first_pending is batch and not partition.is_overtaken(batch):
                 partition.is_refused = True
-                self._unsettled.add(batch.topic_partition)
+                self._broken.add(batch.topic_partition)
 
     def can_retry(self, error: ErrorCode, batch: ProducerBatch) -> bool:
         """Return whether sending the batch again may help, with its numbers or with new ones."""
@@ -291,27 +291,27 @@ class SequenceNumbers:
         if partition is not None:
             partition.given_up(batch)
             if partition.has_gap:
-                self._unsettled.add(batch.topic_partition)
+                self._broken.add(batch.topic_partition)
 
     @property
-    def can_settle(self) -> bool:
-        """Whether `settle` would restart a partition now."""
-        return self.identity != NO_IDENTITY and any(self._can_settle(each) for each in self._unsettled)
+    def can_restart(self) -> bool:
+        """Whether `restart_partitions` would restart a partition now."""
+        return self.identity != NO_IDENTITY and any(self._can_restart(each) for each in self._broken)
 
-    def settle(self) -> None:
+    def restart_partitions(self) -> None:
         """Restart the numbering of the partitions that cannot go on with theirs. Called in each turn of the sender."""
-        for topic_partition in list(self._unsettled):
+        for topic_partition in list(self._broken):
             partition = self._partitions[topic_partition]
             if partition.must_restart:
                 if partition.identity == self.identity:
                     self._raise_epoch()
                 # Without an identity, the partition waits for the answer of InitProducerId.
-                if self.identity != NO_IDENTITY and self._can_settle(topic_partition):
+                if self.identity != NO_IDENTITY and self._can_restart(topic_partition):
                     partition.restart(self.identity)
-            if partition.is_settled:
-                self._unsettled.discard(topic_partition)
+            if partition.is_intact:
+                self._broken.discard(topic_partition)
 
-    def _can_settle(self, topic_partition: TopicPartition) -> bool:
+    def _can_restart(self, topic_partition: TopicPartition) -> bool:
         partition = self._partitions[topic_partition]
         # Only a higher epoch of the same id makes the broker reject the requests that are still under way.
         is_fenced = partition.identity.producer_id == self.identity.producer_id

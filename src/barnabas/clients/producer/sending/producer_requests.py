@@ -45,7 +45,7 @@ class _ProducerIdRequests:
 
         Returns the milliseconds until a retry is due.
         """
-        self._sequences.settle()
+        self._sequences.restart_partitions()
         return self._send(now_ms) if self._sequences.needs_producer_id else FOREVER_MS
 
     def must_go_on(self) -> bool:

@@ -86,7 +86,7 @@ class Sender:
         numbering = None if sequences is None else producer_requests(client, accumulator, sequences, config)
         self._requests = [each for each in (numbering, telemetry) if each is not None]
         self.metrics = ProducerMetrics(client.now_ms)
-        # With one request in flight, order survives retries without sequence numbers: the partition is muted meanwhile.
+        # With one request in flight, order survives retries without sequence numbers: the partition is muted so long.
         self._guarantee_order = config.max_in_flight_requests_per_connection == 1
         self._in_flight: dict[TopicPartition, list[ProducerBatch]] = {}
         self._running = True
@@ -196,8 +196,8 @@ class Sender:
             if batches:
                 self._send_produce_request(node_id, batches, now_ms)
         # There may be more batches for the same nodes. A batch that has just failed may hold up those behind it until
-        # their partition is settled, which is the next turn's first step.
-        if drained or (self._sequences is not None and self._sequences.can_settle):
+        # their partition is intact again, which is the next turn's first step.
+        if drained or (self._sequences is not None and self._sequences.can_restart):
             return 0
         return min(ready.next_check_ms, not_ready_ms, self._next_expiry_ms(now_ms))
 

@@ -106,11 +106,11 @@ class TransactionalSequences(SequenceNumbers):
         self.manager.batch_failed(cause, was_numbered=batch.has_sequence)
 
     @property
-    def can_settle(self) -> bool:
-        """Never: only the end of the transaction settles a partition."""
+    def can_restart(self) -> bool:
+        """Never: only the end of the transaction restarts a partition."""
         return False
 
-    def settle(self) -> None:
+    def restart_partitions(self) -> None:
         """Leave the partitions as they are until the transaction has ended."""
 
 
@@ -158,7 +158,7 @@ class TransactionRequests:
         if request is None:
             return FOREVER_MS
         if isinstance(request, EndTransaction):
-            # After `next_request`: from the time that EndTxn is pending, no batch can be begun any more.
+            # After `next_request`: from the time that EndTxn is pending, no batch can be begun.
             if self._accumulator.has_incomplete():
                 return FOREVER_MS
             if self._manager.end_unstarted(request):

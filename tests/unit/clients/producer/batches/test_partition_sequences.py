@@ -42,7 +42,7 @@ def test_a_partition_goes_on_behind_the_last_number() -> None:
     partition.given_up(batches[1])
     assert partition.has_gap
     partition.acknowledged(batches[2])
-    assert partition.is_settled, "the broker has taken the number behind the gap"
+    assert partition.is_intact, "the broker has taken the number behind the gap"
     late = batch(1)
     late.base_sequence = LAST
     assert partition.is_overtaken(late)

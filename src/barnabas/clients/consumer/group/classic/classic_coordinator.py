@@ -246,7 +246,7 @@ class ConsumerCoordinator(MemberCoordinator):
         owned = self._subscriptions.partitions
         error = None
         if not is_known:
-            # The member was fenced or timed out meanwhile: its partitions may have other owners by now.
+            # The member has been fenced or has timed out: its partitions may have other owners by now.
             error = self._listener.lost(owned)
             kept: Iterable[TopicPartition] = ()
         elif self._assignors.protocol is RebalanceProtocol.COOPERATIVE:
@@ -273,7 +273,7 @@ class ConsumerCoordinator(MemberCoordinator):
         # Assignors are the user's code, so they run without the lock.
         offers = self._assignors.offers(generation_id, self._config.client_rack or None)
         with self.channel.lock:
-            # The channel's thread has lost the generation meanwhile: its partitions have to be revoked first.
+            # The channel's thread has lost the generation: its partitions have to be revoked first.
             if self._member.membership.needs_prepare:
                 return
             self._member.begin_join(offers, now_ms)
@@ -319,7 +319,7 @@ class ConsumerCoordinator(MemberCoordinator):
             if not is_current:
                 membership.reset("rebalance failed since the generation/state was modified by heartbeat thread")
                 return
-            # Set here rather than at the next join, so that partitions of a generation lost meanwhile are revoked too.
+            # Set here rather than at the next join: partitions of a generation that is lost before it are revoked too.
             membership.needs_prepare = True
         generation = rebalance.generation
         self._next_join_ms = 0

@@ -165,7 +165,7 @@ class MemberReconciliation:
             if is_current:
                 plan = plan._replace(assignment=self._membership.take_over(plan.assignment))
         if is_same_membership and plan.revoked:
-            # Of a topic that was deleted and made anew, a new partition has the name of an old one. It is not among
+            # Of a topic that was deleted and created again, a new partition has the name of an old one. It is not among
             # those kept, so that it does not inherit the position.
             self._subscriptions.set_partitions(self._named(plan.kept))
         if is_current:

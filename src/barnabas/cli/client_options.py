@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import click
 
@@ -199,15 +200,31 @@ class _WaitingLines(logging.Handler):
         click.echo(f"barnabas: {line[:1].lower()}{line[1:]}", err=True)
 
 
-def open_admin(bootstrap_servers: str, timeout_seconds: float) -> Admin:
-    """Return an admin client, to be used in a `with` statement. Raises ValueError for a wrong `--command-config`."""
-    from barnabas.clients.admin import Admin
-    from barnabas.clients.settings.client_config import ClientConfig
+Connect: TypeAlias = Callable[[], AbstractContextManager["Admin"]]
+"""What opens the admin client of a command, in a `with` statement whose errors are those of `friendly_errors`."""
 
-    timeout_ms = int(timeout_seconds * 1000)
-    timeouts = {"request_timeout_ms": timeout_ms, "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS}
-    config = ClientConfig(**{**command_settings(ClientConfig), **timeouts})
-    return Admin(bootstrap_servers, timeout_ms=timeout_ms, config=config)
+
+def admin_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options by which a command finds its brokers and bounds its calls, and pass it `connect`, a Connect."""
+
+    @wraps(command)
+    def run(*context: click.Context, bootstrap_servers: str, timeout_seconds: float, **given: Any) -> Any:
+        return command(*context, connect=partial(_connect, bootstrap_servers, timeout_seconds), **given)
+
+    return bootstrap_option(timeout_option(run))
+
+
+@contextmanager
+def _connect(bootstrap_servers: str, timeout_seconds: float) -> Iterator[Admin]:
+    with friendly_errors(bootstrap_servers):
+        from barnabas.clients.admin import Admin
+        from barnabas.clients.settings.client_config import ClientConfig
+
+        timeout_ms = int(timeout_seconds * 1000)
+        timeouts = {"request_timeout_ms": timeout_ms, "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS}
+        config = ClientConfig(**{**command_settings(ClientConfig), **timeouts})
+        with Admin(bootstrap_servers, timeout_ms=timeout_ms, config=config) as admin:
+            yield admin
 
 
 def partitions_of(admin: Admin, topics: tuple[str, ...], indexes: tuple[int, ...]) -> list[TopicPartition]:

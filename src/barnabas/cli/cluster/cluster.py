@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from barnabas.cli.client_options import (
-    BOOTSTRAP_TIMEOUT_MS,
-    bootstrap_option,
-    fail,
-    friendly_errors,
-    open_admin,
-    timeout_option,
-)
+from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS, Connect, admin_options, fail
 from barnabas.cli.cluster.cluster_health import health
 from barnabas.cli.option_types import NUMBER
 from barnabas.cli.tables import json_option, print_json, print_table
@@ -136,15 +129,14 @@ class _Stored(NamedTuple):
 
 
 @click.command()
-@bootstrap_option
-@timeout_option
+@admin_options
 @json_option
-def brokers(bootstrap_servers: str, timeout_seconds: float, as_json: bool) -> None:
+def brokers(connect: Connect, as_json: bool) -> None:
     """Show each broker: what it leads, its replicas, how many of them are not in sync, and what it stores.
 
     A broker that has replicas and is not registered is shown without an address.
     """
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         found = _read_brokers(admin)
     if as_json:
         print_json({"brokers": [each._asdict() for each in found]})
@@ -233,12 +225,11 @@ cluster.add_command(migrate)
 
 
 @cluster.command()
-@bootstrap_option
-@timeout_option
+@admin_options
 @json_option
-def describe(bootstrap_servers: str, timeout_seconds: float, as_json: bool) -> None:
+def describe(connect: Connect, as_json: bool) -> None:
     """Show the cluster's id, its controller and its brokers."""
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         described = admin.describe_cluster()
     if as_json:
         print_json(
@@ -258,15 +249,14 @@ def describe(bootstrap_servers: str, timeout_seconds: float, as_json: bool) -> N
 
 
 @cluster.command()
-@bootstrap_option
-@timeout_option
+@admin_options
 @broker_option
-def apis(bootstrap_servers: str, timeout_seconds: float, broker_id: int | None) -> None:
+def apis(connect: Connect, broker_id: int | None) -> None:
     """Show each API of a broker: the versions it supports, and the one that this client would use."""
     from barnabas.protocol.api_keys import ApiKey
     from barnabas.protocol.message_index import MESSAGES, request_class
 
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         found = admin.describe_features(broker_id).api_versions
     rows = []
     for key, (lowest, highest) in sorted(found.items()):
@@ -280,12 +270,11 @@ def apis(bootstrap_servers: str, timeout_seconds: float, broker_id: int | None) 
 
 
 @cluster.command()
-@bootstrap_option
-@timeout_option
+@admin_options
 @broker_option
-def features(bootstrap_servers: str, timeout_seconds: float, broker_id: int | None) -> None:
+def features(connect: Connect, broker_id: int | None) -> None:
     """Show the cluster's features (KIP-584): the levels supported, and those in force."""
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         found = admin.describe_features(broker_id)
     rows = [
         (

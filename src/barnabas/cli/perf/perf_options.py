@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import click
 
@@ -22,16 +21,13 @@ from barnabas.cli.client_options import (
     parse_pairs,
     parsed_value,
 )
-from barnabas.cli.option_types import COUNT, NUMBER
+from barnabas.cli.option_types import COUNT, NUMBER, Option, option_stack
 from barnabas.cli.perf.perf_counts import Figures, PerfCounts
 from barnabas.cli.tables import json_option
 from barnabas.config.config_error import nearest_name
 
-Command: TypeAlias = Callable[..., Any]
-Option: TypeAlias = Callable[[Command], Command]
-
 topic_option = click.option("--topic", required=True, metavar="TOPIC", help="The topic, with any number of partitions.")
-_MEASURING = (
+measuring_options = option_stack(
     click.option(
         "--warmup",
         type=NUMBER,
@@ -55,7 +51,8 @@ _MEASURING = (
     ),
     json_option,
 )
-_SENDING = (
+"""The options that the commands end with: those of PerfOptions but for brokers and topic."""
+_sending_options = option_stack(
     click.option(
         "--throughput",
         type=float,
@@ -81,29 +78,16 @@ def records_option(default: int | None, help_text: str) -> Option:
     return click.option("--records", type=COUNT, default=default, show_default=True, metavar="N", help=help_text)
 
 
-def measuring_options(command: Command) -> Command:
-    """Add the options that the commands end with: those of PerfOptions but for brokers and topic."""
-    return _with(_MEASURING, command)
-
-
 def sending_options(records: int, least_size: int) -> Option:
     """Return what adds the options of SendingOptions. records: how many are the default. least_size: in bytes."""
     size = click.IntRange(least_size, 1 << 30)
-    options = (
+    return option_stack(
         topic_option,
         records_option(records, "How many records to send."),
         click.option("--size", type=size, default=100, show_default=True, metavar="BYTES", help="Of each value."),
-        *_SENDING,
-        *_MEASURING,
+        _sending_options,
+        measuring_options,
     )
-    return partial(_with, options)
-
-
-def _with(options: Sequence[Option], command: Command) -> Command:
-    # As in a stack of decorators, the one that `--help` lists first is applied last.
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,7 +72,7 @@ class WantedPositions:
         return iter(self._all.values())
 
     def put(self, position: FetchPosition) -> None:
-        """Want a partition from this position on."""
+        """Add a partition, or give it another position."""
         partition = position.topic_partition
         self._former.setdefault(partition, self._all.get(partition))
         self._all[partition] = position

@@ -225,8 +225,8 @@ class BlockingClient:
         reached; ClientTimeout, UnsupportedVersion, ClientClosed.
         """
         self.check_usable()
-        patience_ms = self._metadata_config.bootstrap_timeout_ms
-        last_attempt_ms = deadline_ms if patience_ms is None else min(deadline_ms, self.now_ms() + patience_ms)
+        timeout_ms = self._metadata_config.bootstrap_timeout_ms
+        last_attempt_ms = deadline_ms if timeout_ms is None else min(deadline_ms, self.now_ms() + timeout_ms)
         while True:
             # Looked up for each attempt: the broker may come back at another address, or the cluster may drop it.
             node = self._await_broker(broker_id, deadline_ms)

@@ -15,10 +15,9 @@ from statistics import median
 
 from pyspark.sql import DataFrame, SparkSession
 
-from barnabas_spark.pipeline.coding.value_coding import ReadFormat
 from barnabas_spark.pipeline.pipeline_file import read_pipeline
+from barnabas_spark.pipeline.rows import decoded_rows
 from barnabas_spark.pipeline.sources import TopicSource
-from barnabas_spark.pipeline.value_formats import decoded_rows
 from barnabas_spark.session import local_session
 from benchmarks.spark_cpu import cpu_of_children
 
@@ -53,12 +52,12 @@ def _records(session: SparkSession, rows: int) -> DataFrame:
     return records
 
 
-def _format(directory: str, schema: str, *, strict: bool) -> ReadFormat:
+def _source(directory: str, schema: str, *, strict: bool) -> TopicSource:
     path = Path(directory) / "strict.yaml"
     path.write_text(_FILE.format(strict=str(strict).lower(), schema=schema))
     (source,) = read_pipeline(str(path), {}, {}).sources
     assert isinstance(source, TopicSource)
-    return source.format
+    return source
 
 
 def _cpu_seconds(rows: DataFrame) -> float:
@@ -78,7 +77,7 @@ def main() -> None:
         print("| schema | from_json, rows/s of CPU | strict, rows/s of CPU | CPU, times |")
         print("|---|---|---|---|")
         for name, schema in _SCHEMAS.items():
-            frames = [decoded_rows(records, _format(directory, schema, strict=strict)) for strict in (False, True)]
+            frames = [decoded_rows(records, _source(directory, schema, strict=strict)) for strict in (False, True)]
             for frame in frames:
                 _cpu_seconds(frame)
             turns = [[_cpu_seconds(frame) for frame in frames] for _ in range(arguments.rounds)]

@@ -19,7 +19,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from types import FrameType, SimpleNamespace
+from types import CodeType, FrameType, SimpleNamespace
 from typing import Any, NamedTuple
 
 from barnabas.broker.broker_server import BrokerServer
@@ -53,33 +53,38 @@ class Call(NamedTuple):
 class Turns:
     """The calls of each turn of the network threads that start after this. Each thread has a profile function."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, all_calls: bool = False) -> None:
         self.ended: Counter[tuple[Call, ...]] = Counter()
         original = Processor.run
 
         def run(processor: Processor) -> None:
-            sys.setprofile(self._profile_function())
+            sys.setprofile(profile_function(Processor.run_once.__code__, self.ended, all_calls=all_calls))
             original(processor)
 
         Processor.run = run  # type: ignore[method-assign, assignment]
 
-    def _profile_function(self) -> Any:
-        calls: list[Call] = []
-        open_frames: list[FrameType] = []
 
-        def profile(frame: FrameType, event: str, _: Any) -> None:
-            if event == "call" and (open_frames or frame.f_code is Processor.run_once.__code__):
-                module = module_of(frame.f_code.co_filename)
-                if module and "<" not in frame.f_code.co_name:
-                    calls.append(Call(len(open_frames), frame.f_code.co_qualname, module))
-                    open_frames.append(frame)
-            elif event == "return" and open_frames and frame is open_frames[-1]:
-                open_frames.pop()
-                if not open_frames:
-                    self.ended[tuple(calls)] += 1
-                    calls.clear()
+def profile_function(turn: CodeType, ended: Counter[tuple[Call, ...]], *, all_calls: bool = False) -> Any:
+    """Return a thread's profile function, which counts the calls of each turn, a call of `turn`, in `ended`.
 
-        return profile
+    all_calls: also those of the standard library, and of functions without a name.
+    """
+    calls: list[Call] = []
+    open_frames: list[FrameType] = []
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and (open_frames or frame.f_code is turn):
+            module = module_of(frame.f_code.co_filename)
+            if all_calls or (module and "<" not in frame.f_code.co_name):
+                calls.append(Call(len(open_frames), frame.f_code.co_qualname, module))
+                open_frames.append(frame)
+        elif event == "return" and open_frames and frame is open_frames[-1]:
+            open_frames.pop()
+            if not open_frames:
+                ended[tuple(calls)] += 1
+                calls.clear()
+
+    return profile
 
 
 def module_of(file: str) -> str:

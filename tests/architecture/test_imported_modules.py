@@ -76,7 +76,7 @@ def command(*arguments: str) -> str:
 
 
 PROGRAMS = {
-    "broker": Program("import barnabas.cli.main, barnabas.cli.serve, barnabas.broker.broker_server", 444),
+    "broker": Program("import barnabas.cli.main, barnabas.cli.serve, barnabas.broker.broker_server", 440),
     "help": Program(command("--help"), 8),
     "topics list": Program(command("topics", "list", "--bootstrap-server", "127.0.0.1:9", "--timeout", "0.1"), 135),
     "test kit": Program("from barnabas.testing import broker", 8),
@@ -85,9 +85,9 @@ PROGRAMS = {
     "producer": Program("import barnabas.clients.producer", 116),
     "Spark: look-up of the sources": Program("import pyspark_barnabas, pyspark_barnabas_log", 28, True),
     "Spark: planner of a stream": Program(_READ + _PLAN, 101, True),
-    "Spark: worker of a source": Program(_READ + _FETCH, 125, True),
+    "Spark: worker of a source": Program(_READ + _FETCH, 120, True),
     "Spark: driver of a sink": Program(_WRITE + "writer.commit([])", 39, True),
-    "Spark: worker of a sink": Program(_WRITE + "writer.write(iter([]))", 158, True),
+    "Spark: worker of a sink": Program(_WRITE + "writer.write(iter([]))", 145, True),
 }
 
 

@@ -41,8 +41,6 @@ SHORT_FILES: dict[str, str] = {
     "barnabas/cli/perf/perf_rebalance_times.py": "its base class brings the consumer, which `--help` does without",
     "barnabas/clients/consumer/group/make_coordinator.py": "the choice between two packages, neither of which knows it",
     "barnabas/security/sasl/client/plain_client.py": "a side of a mechanism, whose module the table of them names",
-    "barnabas/storage/log/exchange.py": "a part of UnifiedLog, which is too long to take it back",
-    "barnabas/storage/log/segment_swap.py": "a part of UnifiedLog, which is too long to take it back",
     "pyspark_barnabas.py": "the name by which Spark finds the source",
     "pyspark_barnabas_log.py": "the name by which Spark finds the log source",
 }
@@ -101,6 +99,15 @@ def test_section_marks_have_one_form() -> None:
 def test_names_say_something() -> None:
     vague = [module.path for module in modules() if set(module.path[:-3].split("/")) & VAGUE_NAMES]
     assert not vague
+
+
+def test_no_module_imports_from_a_test_module() -> None:
+    """What two test modules use lies in `tests/support`, or in a module beside them that holds no test."""
+    imported = re.compile(
+        r"^ *(?:from|import) tests\.(?:\w+\.)*test_\w+.*|^ *from tests\b.* import test_.*", re.MULTILINE
+    )
+    files = [file for top in ("tests", "benchmarks") for file in (ROOT / top).rglob("*.py")]
+    assert not {str(file): found for file in files if (found := imported.findall(file.read_text()))}
 
 
 def test_packages_only_describe_themselves() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from click.testing import CliRunner, Result
 
-from barnabas.cli.main import barnabas
 from barnabas.clients.admin import (
     AccessControlEntry,
     AccessControlEntryFilter,
@@ -23,8 +21,8 @@ from barnabas.clients.admin import (
 )
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing import BrokerProcess, broker
+from tests.support.command_line import Run, run_against
 
-Run = Callable[..., Result]
 ALICE = "--allow-principal=User:alice"
 EVERYTHING = AclBindingFilter()
 
@@ -46,11 +44,7 @@ def admin(running: BrokerProcess) -> Iterator[Admin]:
 
 @pytest.fixture
 def run(running: BrokerProcess, admin: Admin) -> Run:
-    def invoke(*arguments: str) -> Result:
-        environment = {"BARNABAS_BOOTSTRAP_SERVER": running.bootstrap_servers}
-        return CliRunner().invoke(barnabas, ("acls", *arguments), env=environment)
-
-    return invoke
+    return run_against(running.bootstrap_servers, "acls")
 
 
 def entries(admin: Admin) -> list[str]:

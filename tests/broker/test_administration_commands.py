@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from barnabas.cli.main import barnabas
-from barnabas.testing import BrokerProcess, broker
+from barnabas.testing import BrokerProcess
+from tests.support.command_line import Run
 from tests.support.waiting import wait_until
 
-Run = Callable[..., Result]
 PATIENCE_SECONDS = 30
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[BrokerProcess]:
-    with broker(auto_create_topics_enable=False) as process:
-        yield process
-
-
-@pytest.fixture
-def run(running: BrokerProcess) -> Run:
-    def invoke(*arguments: str) -> Result:
-        environment = {"BARNABAS_BOOTSTRAP_SERVER": running.bootstrap_servers}
-        return CliRunner().invoke(barnabas, arguments, env=environment)
-
-    return invoke
 
 
 wait_for = partial(wait_until, seconds=PATIENCE_SECONDS)

@@ -5,13 +5,13 @@ requests and answers may take (queued.max.request.bytes), the broker's memory st
 from __future__ import annotations
 
 import logging
-import resource
 import struct
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from tests.support.broker_metrics import metric_value
 from tests.support.crowd import Crowd, drip, never_read, nothing, only, read_slowly
 from tests.support.raw_client import RawClient, make_batch
 from tests.support.server_fixtures import AGAINST_KAFKA, MODES, Server, make_server
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(AGAINST_KAFKA, reason="bounds on our own broker's memory")
 
@@ -32,19 +33,10 @@ LIMIT = 64 * MIB
 PER_CONNECTION = 64 * 1024
 LARGE_VALUE = b"v" * (300 * 1024)
 DRIPPED_VALUE = b"v" * MIB
-DESCRIPTORS = 4096
 OLD_FETCH = 2  # its records are converted
 
 TOPICS_ASKED_FOR = 2500
 """Of one Metadata request below 64 KiB, whose answer is several times as long."""
-
-
-@pytest.fixture
-def many_descriptors() -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(DESCRIPTORS, before[0]), max(DESCRIPTORS, before[1])))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def resident_bytes(server: Server) -> int:
@@ -154,10 +146,8 @@ def watch(server: Server, behaved: Behaved, seconds: float, bound: int) -> int:
 def wait_for_empty_pool(server: Server) -> None:
     """A frame is given back when its handler returns, which may be after its client has the answer."""
     assert isinstance(server, BarnabasProcess)
-    deadline = time.monotonic() + 30
-    while used := metric_value(server.ports["http"], "kafka_network_socketserver_memorypoolused"):
-        assert time.monotonic() < deadline, f"{used} bytes are in use by nobody"
-        time.sleep(0.02)
+    used = partial(metric_value, server.ports["http"], "kafka_network_socketserver_memorypoolused")
+    wait_until(used, 30, lambda used_bytes: not used_bytes)
 
 
 @pytest.mark.usefixtures("many_descriptors")

@@ -40,11 +40,9 @@ from barnabas.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )
-from barnabas.transport.channel.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
-from barnabas.transport.channel.transport_layer import TransportLayer
+from tests.support.listener_servers import ALICES_ADDRESS, channel_by_address
 from tests.support.raw_client import RawClient
 
-ALICE, ALICES_ADDRESS = "User:alice", "127.0.0.2"
 AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 REFUSED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 CONTROL_PLANE = {
@@ -52,14 +50,6 @@ CONTROL_PLANE = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
     "control.plane.listener.name": "CONTROL",
 }
-
-
-def channel_by_address(stream_socket: Any) -> tuple[TransportLayer, Authenticator]:
-    """A ChannelBuilder that knows alice by her address."""
-    transport, _ = plaintext_channel(stream_socket)
-    authenticator = PlaintextAuthenticator()
-    authenticator.principal = ALICE if stream_socket.getpeername()[0] == ALICES_ADDRESS else ANONYMOUS
-    return transport, authenticator
 
 
 def broker_with(directory: Path, settings: Mapping[str, str]) -> BrokerServer:

@@ -20,8 +20,9 @@ from barnabas.protocol.messages.classic_groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from barnabas.protocol.messages.group_admin import DescribeGroupsRequest, DescribeGroupsResponse
 from tests.broker.versions import each_version
-from tests.support.raw_client import RawClient
+from tests.support.raw_client import SECONDS, RawClient
 from tests.support.raw_group_member import await_coordinator
 from tests.support.server_fixtures import AGAINST_KAFKA, Server
 
@@ -125,6 +126,12 @@ class Member:
         while self.heartbeat() == ErrorCode.NONE:
             time.sleep(0.01)
         assert self.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+
+    def wait_for_members(self, count: int) -> None:
+        """Return when the group has so many members, whose joins go their own ways."""
+        request = DescribeGroupsRequest([self.group])
+        while len(self.client.call(request, 5, DescribeGroupsResponse).groups[0].members) < count:
+            time.sleep(0.01)
 
     def leave(self, version: int = NEWEST_LEAVE) -> LeaveGroupResponse:
         """Go."""
@@ -363,8 +370,7 @@ def test_the_protocol_that_most_like_best(members: Members) -> None:
     others = [members.new(f"static-{number}") for number in range(2)]
     for other in others:
         other.send_join(protocols=[*reversed(BOTH), ("third", b"3")])
-    leader.wait_for_rebalance()
-    time.sleep(0.05)
+    leader.wait_for_members(3)
     leader.send_join()
     answer = leader.joined()
     assert (answer.protocol_name, [bytes(each.metadata) for each in answer.members]) == ("second", [b"2"] * 3)
@@ -375,10 +381,8 @@ def test_a_silent_member_is_given_up_and_the_others_begin_again(members: Members
     silent = members.new()
     silent.join(session_timeout_ms=6_000)
     other = members.new("static")
-    other.send_join(rebalance_timeout_ms=20_000)
-    started = time.monotonic()
+    other.send_join(rebalance_timeout_ms=10 * SECONDS * 1000)  # longer than any answer is waited for
     answer = other.joined()
-    assert time.monotonic() - started < 15
     assert (answer.error_code, [each.member_id for each in answer.members]) == (ErrorCode.NONE, [other.member_id])
     assert silent.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
 

@@ -1,31 +1,12 @@
 """`barnabas topics`, `produce` and `consume` against a running broker."""
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from barnabas.cli.main import barnabas
-from barnabas.testing import BrokerProcess, broker
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[BrokerProcess]:
-    with broker(auto_create_topics_enable=False) as process:
-        yield process
-
-
-@pytest.fixture
-def run(running: BrokerProcess) -> Run:
-    def invoke(*arguments: str, stdin: str = "") -> Result:
-        environment = {"BARNABAS_BOOTSTRAP_SERVER": running.bootstrap_servers}
-        return CliRunner().invoke(barnabas, arguments, input=stdin, env=environment)
-
-    return invoke
+from barnabas.testing import BrokerProcess
+from tests.support.command_line import Run
 
 
 def test_a_topics_life(run: Run) -> None:
@@ -196,7 +177,10 @@ def test_an_unreachable_broker_is_named_with_the_reason_within_seconds(run: Run,
     result = run(*arguments, "-b", "127.0.0.1:1", stdin="a line\n")
     assert result.exit_code == 1
     assert "o broker can be reached (127.0.0.1:1: connection refused)" in result.stderr
-    assert "unknown host" in run(*arguments, "-b", "no.such.host.invalid:1", stdin="a line\n").stderr
+
+
+def test_an_unknown_host_is_named(run: Run) -> None:
+    assert "unknown host" in run("produce", "lines", "-b", "no.such.host.invalid:1", stdin="a line\n").stderr
 
 
 def test_bad_lines_and_places_are_named(run: Run) -> None:

@@ -28,7 +28,7 @@ from barnabas.zk.store.store import Store
 from barnabas.zk.znodes.broker_zk_data import BrokerIdZNode
 from tests.support.cluster_state import in_sync_replicas, partition_state
 from tests.support.raw_client import RawClient
-from tests.support.waiting import wait_until
+from tests.support.waiting import is_gone, wait_until
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -40,13 +40,6 @@ def three() -> Iterator[Cluster]:
     """Three brokers, all of which run again after each test."""
     with cluster(3, racks=["a", "b", "c"], controlled_shutdown_enable=False) as running:
         yield running
-
-
-@pytest.fixture
-def store(three: Cluster) -> Iterator[Store]:
-    session = three.store.session()
-    yield session
-    session.close()
 
 
 eventually = partial(wait_until, seconds=SECONDS)
@@ -200,10 +193,6 @@ def is_created(three: Cluster, name: str) -> bool:
             return False
         raise
     return True
-
-
-def is_gone(path: Path) -> bool:
-    return not path.exists()
 
 
 def is_newer(store: Store, path: str, former: int) -> bool:

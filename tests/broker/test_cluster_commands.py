@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from barnabas.cli.main import barnabas
-from barnabas.testing import BrokerProcess, Cluster, cluster
+from barnabas.testing import BrokerProcess, Cluster
+from tests.support.command_line import Run, run_against
 from tests.support.numbered_records import eventually, producing, values_of
 from tests.support.raw_client import RawClient
 
 pytestmark = pytest.mark.timeout(400)
 
-Run = Callable[..., Result]
-
-
-@pytest.fixture(scope="module")
-def three() -> Iterator[Cluster]:
-    """Three brokers, all of which run again after each test."""
-    # A frozen broker stays registered however slow the machine is. A dead one is gone at once all the same.
-    with cluster(3, auto_create_topics_enable=False, zookeeper_session_timeout_ms=300_000) as running:
-        yield running
-
 
 @pytest.fixture
 def run(three: Cluster) -> Run:
     return run_against(three.bootstrap_servers)
-
-
-def run_against(bootstrap_servers: str) -> Run:
-    def invoke(*arguments: str) -> Result:
-        return CliRunner().invoke(barnabas, arguments, env={"BARNABAS_BOOTSTRAP_SERVER": bootstrap_servers})
-
-    return invoke
 
 
 def replicas_of(three: Cluster, topic: str) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ from barnabas.zk.store.store import Store
 from tests.support.cluster_state import partition_state
 from tests.support.numbered_records import eventually, producing, values_of
 from tests.support.raw_client import RawClient, make_batch
+from tests.support.waiting import is_gone
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -40,13 +41,6 @@ def three() -> Iterator[Cluster]:
         zookeeper_session_timeout_ms=300_000,
     ) as running:
         yield running
-
-
-@pytest.fixture
-def store(three: Cluster) -> Iterator[Store]:
-    session = three.store.session()
-    yield session
-    session.close()
 
 
 def admin_of(three: Cluster, *brokers: int) -> Admin:
@@ -228,10 +222,6 @@ def test_a_deletion_waits_for_a_dead_broker_and_survives_the_controller(three: C
     create(three, "deleted", 0, 1, 2)
     eventually(partial(is_known_everywhere, three, "deleted", 0))
     eventually(partial(accepts, three, 0, "deleted"))
-
-
-def is_gone(path: Path) -> bool:
-    return not path.exists()
 
 
 # -- the death of a controller in the middle of its work

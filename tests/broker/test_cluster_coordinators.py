@@ -19,7 +19,7 @@ from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.testing import Cluster, cluster
+from barnabas.testing import Cluster
 from tests.support.numbered_records import eventually
 from tests.support.raw_client import RawClient, make_batch
 
@@ -29,13 +29,6 @@ PARTITIONS = 4
 REBALANCING = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH)
 RECORDS = 200
 """Of each partition, before the coordinator's death and after."""
-
-
-@pytest.fixture(scope="module")
-def three() -> Iterator[Cluster]:
-    """Three brokers, all of which run again after each test."""
-    with cluster(3, auto_create_topics_enable=False, zookeeper_session_timeout_ms=300_000) as running:
-        yield running
 
 
 class Member(threading.Thread):

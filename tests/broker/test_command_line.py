@@ -109,6 +109,21 @@ def test_a_broker_that_died_is_reported() -> None:
         use_it()
 
 
+def served(data_dir: Path, stderr: int = subprocess.PIPE, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    """A broker that the command has started, or starts."""
+    command = [
+        sys.executable,
+        "-m",
+        "barnabas",
+        "serve",
+        "--data-dir",
+        str(data_dir),
+        "--listen",
+        "PLAINTEXT://127.0.0.1:0",
+    ]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=env)
+
+
 @pytest.mark.parametrize(
     ("number", "thread"),
     [
@@ -121,21 +136,7 @@ def test_a_broker_that_died_is_reported() -> None:
     ],
 )
 def test_signals_stop_it_cleanly(number: signal.Signals, thread: int | None, tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "barnabas",
-            "serve",
-            "--data-dir",
-            tmp_path / "data",
-            "--listen",
-            "PLAINTEXT://127.0.0.1:0",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = served(tmp_path / "data")
     assert process.stdout is not None
     assert process.stdout.readline().startswith("barnabas ready: PLAINTEXT://127.0.0.1:")
     if thread is None:
@@ -171,22 +172,8 @@ def test_a_log_that_nobody_reads_does_not_stop_it(tmp_path: Path) -> None:
         while True:
             os.write(write_end, b"x" * 4096)
     os.set_blocking(write_end, True)
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "barnabas",
-            "serve",
-            "--data-dir",
-            tmp_path / "data",
-            "--listen",
-            "PLAINTEXT://127.0.0.1:0",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=write_end,
-        text=True,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
-    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    process = served(tmp_path / "data", stderr=write_end, env=environment)
     try:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("barnabas ready:")

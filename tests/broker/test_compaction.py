@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from barnabas.records.record_batch import batches
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from tests.support.raw_client import RawClient, record_bytes
 from tests.support.server_fixtures import AGAINST_KAFKA, MODES, Server, make_server
+from tests.support.waiting import wait_until
 
 ALWAYS_DIRTY = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "20000"}
 KEYS = 7
@@ -86,10 +87,9 @@ def test_cleaned_under_load(cleaning_server: Server) -> None:
             assert all(produced.get(offset, row) == row for offset, row in found.items())
         producer.join()
         assert len(produced) == BATCHES * PER_BATCH
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while len(found := read_all(client, "table")) > len(produced) // 2:
-            assert time.monotonic() < deadline, f"{len(found)} of {len(produced)} records are still there"
-            time.sleep(0.05)
+        found = wait_until(
+            lambda: read_all(client, "table"), PATIENCE_SECONDS, lambda found: len(found) <= len(produced) // 2
+        )
     newest = {key: offset for offset, (key, _) in sorted(produced.items())}
     assert set(newest.values()) <= set(found)
     assert found.items() <= produced.items()
@@ -119,13 +119,6 @@ def children(server: Server) -> list[int]:
     return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def is_running(pid: int) -> bool:
     """Also of a process whose parent is gone, and which nobody has waited for."""
     try:
@@ -147,7 +140,9 @@ def test_a_cleaning_without_end_holds_up_nobody(tmp_path: Path) -> None:
         client.create_topic(topic, 1, ALWAYS_DIRTY | {"segment.bytes": "1000000"})
         for _ in range(20):
             assert not client.produce(topic, data).error_code
-        wait_until(lambda: f"Beginning cleaning of log {topic}-0" in server.log_text() and children(server))
+        wait_until(
+            lambda: f"Beginning cleaning of log {topic}-0" in server.log_text() and children(server), PATIENCE_SECONDS
+        )
         (child,) = children(server)
         return child
 
@@ -156,15 +151,15 @@ def test_a_cleaning_without_end_holds_up_nobody(tmp_path: Path) -> None:
         with RawClient(server) as client:
             child = make_dirty(client, "deleted")
             client.call(DeleteTopicsRequest([], ["deleted"], 10_000), 5, DeleteTopicsResponse)
-            wait_until(lambda: not children(server))  # nothing else is dirty
+            wait_until(lambda: not children(server), PATIENCE_SECONDS)  # nothing else is dirty
             assert not is_running(child)
             child = make_dirty(client, "stopped")
         assert server.stop() == 0
         assert not is_running(child)
         server.start()
-        wait_until(lambda: children(server))
+        wait_until(lambda: children(server), PATIENCE_SECONDS)
         (child,) = children(server)
         server.kill()
-        wait_until(lambda: not is_running(child))
+        wait_until(lambda: not is_running(child), PATIENCE_SECONDS)
     finally:
         server.close()

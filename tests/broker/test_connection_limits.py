@@ -52,18 +52,6 @@ def is_served(client: RawClient) -> bool:
     return True
 
 
-def is_silent(client: RawClient) -> bool:
-    """Whether neither an answer nor the end of the connection has come."""
-    client.socket.setblocking(False)
-    try:
-        client.socket.recv(1)
-    except BlockingIOError:
-        return True
-    finally:
-        client.socket.settimeout(30)
-    return False
-
-
 def test_a_full_listener_lets_the_next_one_wait_until_there_is_room(limited: ListenerServer) -> None:
     with contextlib.ExitStack() as clients:
         first, _ = (clients.enter_context(limited.connect("FEW")) for _ in range(FEW))
@@ -72,7 +60,7 @@ def test_a_full_listener_lets_the_next_one_wait_until_there_is_room(limited: Lis
         waiting.socket.sendall(waiting.encode(waiting.fetch_request("none", 0), 12))
         other = clients.enter_context(limited.connect("CLIENTS"))
         assert [is_served(client) for client in (first, other) * 20] == [True] * 40
-        assert is_silent(waiting)
+        assert waiting.is_silent()
         first.close()
         waiting.receive_frame()
 
@@ -95,7 +83,7 @@ def test_when_there_are_too_many_the_oldest_of_clients_are_closed_and_brokers_co
         waiting = open_clients.enter_context(limited.connect("CLIENTS"))
         waiting.socket.sendall(waiting.encode(waiting.fetch_request("none", 0), 12))
         assert [is_served(broker) for broker in brokers * 4] == [True] * 4 * CONNECTIONS
-        assert is_silent(waiting)
+        assert waiting.is_silent()
         settings.set(ALL_BROKERS, max_connections="1000")
         waiting.receive_frame()
 

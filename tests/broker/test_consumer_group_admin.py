@@ -25,7 +25,7 @@ from barnabas.protocol.messages.group_admin import (
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.broker.versions import each_version
 from tests.support.raw_client import CLIENT_ID, RawClient
-from tests.support.raw_group_member import await_coordinator, classic_member, consumer_member
+from tests.support.raw_group_member import classic_member, consumer_member
 from tests.support.server_fixtures import AGAINST, Server
 
 pytestmark = pytest.mark.skipif(AGAINST == "apache-kafka", reason="Apache Kafka 3.9 in ZooKeeper mode has none of it")
@@ -33,14 +33,6 @@ pytestmark = pytest.mark.skipif(AGAINST == "apache-kafka", reason="Apache Kafka 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 READ_DELETE_DESCRIBE = 1 << 3 | 1 << 6 | 1 << 8
 PATIENCE_SECONDS = 30
-
-
-@pytest.fixture
-def group(client: RawClient) -> str:
-    """A group id nobody else uses, whose coordinator is there."""
-    group_id = f"group-{uuid.uuid4().hex[:8]}"
-    await_coordinator(client, group_id)
-    return group_id
 
 
 def describe(client: RawClient, *groups: str, version: int = 1, operations: bool = False) -> list[Described]:

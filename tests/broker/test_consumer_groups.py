@@ -136,14 +136,6 @@ class Classic:
         assert [each.error_code for each in answer.members] == [ErrorCode.NONE]
 
 
-@pytest.fixture
-def group(client: RawClient) -> str:
-    """A group id nobody else uses, whose coordinator is there."""
-    group_id = f"group-{uuid.uuid4().hex[:8]}"
-    await_coordinator(client, group_id)
-    return group_id
-
-
 def until(condition: Callable[[], bool], *steps: Callable[[], object]) -> None:
     """Take the steps again and again until the condition holds."""
     deadline = time.monotonic() + PATIENCE_SECONDS

@@ -19,24 +19,16 @@ from barnabas.protocol.messages.inter_broker import (
 from barnabas.protocol.uuid import random_uuid
 from tests.broker.versions import each_version
 from tests.support.raw_client import RawClient
-from tests.support.server_fixtures import MODES, Server, make_server
+from tests.support.server_fixtures import Server
 
 BY_ID, WITH_REPLICAS_EPOCHS = 2, 3
 EPOCHS = range(500)
 """A broker's epoch is the store's transaction that registered it: one of the first."""
 
 
-@pytest.fixture(scope="module", params=MODES)
-def asked_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of these tests' own: they take it for a broker that shuts down."""
-    server = make_server(request.param, tmp_path_factory.mktemp("asked"))
-    with server.running():
-        yield server
-
-
 @pytest.fixture
-def broker(asked_server: Server) -> Iterator[RawClient]:
-    with RawClient(asked_server) as client:
+def broker(ruled_server: Server) -> Iterator[RawClient]:
+    with RawClient(ruled_server) as client:
         yield client
 
 

@@ -10,7 +10,7 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.compression import Codec
 from barnabas.records.legacy_records import encode_message_set
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 from tests.support.apache_kafka import dump_log_segments, need_apache_kafka
 from tests.support.raw_client import RawClient, make_batch
 from tests.support.server_fixtures import MODES, Server

@@ -8,21 +8,12 @@ import pytest
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse
 from tests.broker.versions import each_version
 from tests.support.raw_client import RawClient, make_batch
 from tests.support.server_fixtures import MODES, Server
+from tests.support.transaction_markers import describe_producers
 
 NOT_ALLOWED = "contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-
-
-def describe(client: RawClient, topic: str, *partitions: int) -> list[DescribeProducersResponse.PartitionResponse]:
-    """The answers for these partitions."""
-    request = DescribeProducersRequest([DescribeProducersRequest.TopicRequest(topic, list(partitions))])
-    (answered,) = client.call(request, 0, DescribeProducersResponse).topics
-    assert answered.name == topic
-    assert [each.partition_index for each in answered.partitions] == list(partitions)
-    return answered.partitions
 
 
 def produce(client: RawClient, topic: str, producer_id: int, epoch: int, sequence: int, *values: bytes) -> None:
@@ -38,7 +29,7 @@ def test_the_producers_of_a_partition(client: RawClient, topic: str, version: in
     produce(client, topic, 71, 0, 0, b"a", b"b")
     produce(client, topic, 72, 3, 0, b"c")
     produce(client, topic, 71, 0, 2, b"d")
-    first, second = describe(client, topic, 0, 1)
+    first, second = describe_producers(client, topic, 0, 1)
     assert (first.error_code, second.error_code, second.active_producers) == (ErrorCode.NONE, ErrorCode.NONE, [])
     found = sorted(first.active_producers, key=lambda each: each.producer_id)
     assert [(each.producer_id, each.producer_epoch, each.last_sequence) for each in found] == [(71, 0, 2), (72, 3, 0)]
@@ -49,7 +40,7 @@ def test_the_producers_of_a_partition(client: RawClient, topic: str, version: in
 def test_producers_without_an_id_are_not_remembered(client: RawClient, topic: str) -> None:
     client.create_topic(topic)
     client.produce_values(topic, b"a")
-    assert describe(client, topic, 0)[0].active_producers == []
+    assert describe_producers(client, topic, 0)[0].active_producers == []
 
 
 @pytest.mark.parametrize(
@@ -60,13 +51,13 @@ def test_producers_without_an_id_are_not_remembered(client: RawClient, topic: st
     ],
 )
 def test_names_that_are_no_topics(client: RawClient, name: str, code: ErrorCode, message: str) -> None:
-    for answer in describe(client, name, 0, 5):
+    for answer in describe_producers(client, name, 0, 5):
         assert (answer.error_code, answer.error_message, answer.active_producers) == (code, message, [])
 
 
 def test_partitions_that_are_not_there(client: RawClient, topic: str) -> None:
     client.create_topic(topic)
-    hosted, missing = describe(client, topic, 0, 1)
+    hosted, missing = describe_producers(client, topic, 0, 1)
     assert (hosted.error_code, missing.error_code) == (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -79,5 +70,5 @@ def test_producers_are_remembered_over_a_restart(own_server: Server, topic: str)
         assert client.produce(topic, batch).error_code == ErrorCode.NONE
     with own_server.running(), RawClient(own_server) as client:
         client.wait_for_leaders(topic, 1)
-        (found,) = describe(client, topic, 0)[0].active_producers
+        (found,) = describe_producers(client, topic, 0)[0].active_producers
         assert (found.producer_id, found.producer_epoch, found.last_sequence) == (71, 1, 1)

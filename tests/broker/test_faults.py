@@ -38,7 +38,7 @@ from barnabas.testing import (
     Nth,
     broker,
 )
-from tests.support.raw_client import PRODUCE_BY_TOPIC_ID, SECONDS, RawClient, make_batch
+from tests.support.raw_client import PRODUCE_BY_TOPIC_ID, RawClient, make_batch
 from tests.support.raw_group_member import await_coordinator
 from tests.support.server_fixtures import AGAINST_KAFKA
 
@@ -83,18 +83,6 @@ def other(b: BrokerProcess) -> Iterator[RawClient]:
     """A second client, which no fault is meant for."""
     with RawClient(b, client_id="other") as connected:
         yield connected
-
-
-def is_silent(client: RawClient) -> bool:
-    """Whether the connection is open and nothing has come by it."""
-    client.socket.setblocking(False)
-    try:
-        client.socket.recv(1)
-    except BlockingIOError:
-        return True
-    finally:
-        client.socket.settimeout(SECONDS)
-    return False
 
 
 # -- error
@@ -177,7 +165,7 @@ def test_drop_of_a_fetch_that_waits_for_records(b: BrokerProcess, client: RawCli
     client.send(client.fetch_request(TOPIC, end, max_wait_ms=DAY_MS), 12)
     fault.wait_for_hits()
     other.metadata(TOPIC)
-    assert is_silent(client)
+    assert client.is_silent()
     other.produce_values(TOPIC, b"x")
     assert client.is_closed_by_broker()
 
@@ -202,7 +190,7 @@ def test_error_of_a_join_that_waits_for_the_other_member(b: BrokerProcess, clien
     fault = b.faults.add(Error("UNKNOWN_MEMBER_ID", "after"), api="JoinGroup", client_id="raw-client")
     number = client.send(join(), 3)
     fault.wait_for_hits()
-    assert is_silent(client)
+    assert client.is_silent()
     assert len(other.call(join(member), 3, JoinGroupResponse).members) == 2
     assert client.receive(JoinGroupResponse, 3, number).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -232,7 +220,7 @@ def test_a_request_that_is_held_back_stops_no_other_client(
     fault.wait_for_hits()
     assert other.end_offset(TOPIC) - start == appended
     other.produce_values(TOPIC, b"y")
-    assert is_silent(client)
+    assert client.is_silent()
     assert fault.calls == 2
 
 

@@ -19,6 +19,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import batches
 from tests.support.raw_client import SECONDS, RawClient
 from tests.support.server_fixtures import MODES, Server, make_server
+from tests.support.waiting import wait_until
 
 LONG_MS = 600_000
 BY_ID = 13
@@ -157,10 +158,10 @@ def test_forgetting_the_last_partition_closes_it(session: Session) -> None:
 def create_again(client: RawClient, topic: str) -> None:
     """Once the controller has forgotten the one that was deleted."""
     request = CreateTopicsRequest([CreateTopicsRequest.CreatableTopic(topic, PARTITIONS, 1)])
-    deadline = time.monotonic() + SECONDS
-    while client.call(request, 4, CreateTopicsResponse).topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(
+        lambda: client.call(request, 4, CreateTopicsResponse).topics[0].error_code != ErrorCode.TOPIC_ALREADY_EXISTS,
+        SECONDS,
+    )
     client.wait_for_leaders(topic, PARTITIONS)
 
 
@@ -199,10 +200,7 @@ def test_our_consumer_reads_in_a_session_and_closes_it(client: RawClient, topic:
         used = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session.session_id, session_epoch=10_000)
         answer = client.call(used, 13, FetchResponse)
         assert answer.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    deadline = time.monotonic() + SECONDS
-    while client.call(used, 13, FetchResponse).error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: client.call(used, 13, FetchResponse).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND, SECONDS)
 
 
 def test_without_slots_nobody_gets_a_session(tmp_path_factory: pytest.TempPathFactory, topic: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -20,38 +19,22 @@ from barnabas.testing.znode_server import ZnodeServer
 from tests.broker.versions import each_version
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.raw_client import SECONDS, RawClient
+from tests.support.raw_offsets import find_coordinator
 from tests.support.server_fixtures import AGAINST_KAFKA, SERVER_PROPERTIES, Server
+from tests.support.waiting import wait_until
 
 TOPIC = "__consumer_offsets"
 GROUP_KEY, UNKNOWN_KEY = 0, 9
 
 
-def find(client: RawClient, group: str, version: int = 4) -> tuple[int, int, str, int]:
-    """Error, node, host and port, once the topic's leaders are there."""
-    deadline = time.monotonic() + SECONDS
-    while True:
-        if version < 4:
-            answer = client.call(FindCoordinatorRequest(key=group), version, FindCoordinatorResponse)
-            found = (answer.error_code, answer.node_id, answer.host, answer.port)
-        else:
-            answer = client.call(FindCoordinatorRequest(coordinator_keys=[group]), version, FindCoordinatorResponse)
-            (each,) = answer.coordinators
-            assert each.key == group
-            found = (each.error_code, each.node_id, each.host, each.port)
-        if found[0] != ErrorCode.COORDINATOR_NOT_AVAILABLE or time.monotonic() > deadline:
-            return found
-        assert found[1:] == (-1, "", -1)
-        time.sleep(0.05)
-
-
 @each_version(ApiKey.FIND_COORDINATOR)
 def test_every_version(server: Server, client: RawClient, version: int) -> None:
-    error, node, host, port = find(client, "a-group", version)
+    error, node, host, port = find_coordinator(client, "a-group", version)
     assert (error, node, host, port) == (ErrorCode.NONE, 0, server.host, server.port)
 
 
 def test_several_groups_at_once(client: RawClient) -> None:
-    find(client, "a")
+    find_coordinator(client, "a")
     answer = client.call(FindCoordinatorRequest(coordinator_keys=["a", "b", "a", ""]), 4, FindCoordinatorResponse)
     assert [(each.key, each.error_code, each.node_id) for each in answer.coordinators] == [
         ("a", 0, 0),
@@ -62,7 +45,7 @@ def test_several_groups_at_once(client: RawClient) -> None:
 
 
 def test_the_topic_has_kafkas_settings(client: RawClient) -> None:
-    find(client, "a")
+    find_coordinator(client, "a")
     metadata = client.call(MetadataRequest([MetadataRequest.MetadataRequestTopic(name=TOPIC)]), 9, MetadataResponse)
     (topic,) = metadata.topics
     assert (topic.error_code, topic.is_internal) == (ErrorCode.NONE, True)
@@ -84,13 +67,10 @@ def test_metadata_creates_the_topic_with_the_same_settings(own_server: Server) -
     own_server.start()
     with RawClient(own_server) as client:
         wanted = MetadataRequest([MetadataRequest.MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=True)
-        deadline = time.monotonic() + SECONDS
-        while client.call(wanted, 9, MetadataResponse).topics[0].error_code != ErrorCode.NONE:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: client.call(wanted, 9, MetadataResponse).topics[0].error_code == ErrorCode.NONE, SECONDS)
         partitions = client.call(wanted, 9, MetadataResponse).topics[0].partitions
         assert len(partitions) == int(SERVER_PROPERTIES["offsets.topic.num.partitions"])
-        assert find(client, "a")[0] == ErrorCode.NONE
+        assert find_coordinator(client, "a")[0] == ErrorCode.NONE
 
 
 @pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka always has the first one ask again")
@@ -104,7 +84,7 @@ def test_who_asks_first_is_answered_when_the_topic_is_there(own_server: Server) 
 
 @pytest.mark.parametrize(("version", "message"), [(1, "NONE"), (2, "NONE"), (3, "NONE"), (4, ""), (6, "")])
 def test_what_is_said_of_a_coordinator_that_was_found(client: RawClient, version: int, message: str) -> None:
-    find(client, "a-group")
+    find_coordinator(client, "a-group")
     request = FindCoordinatorRequest(key="a-group", coordinator_keys=["a-group"] if version >= 4 else [])
     request.key = "" if version >= 4 else "a-group"
     answer = client.call(request, version, FindCoordinatorResponse)
@@ -141,7 +121,7 @@ def test_a_lone_broker_with_a_file_has_coordinators(tmp_path: Path) -> None:
     )
     with broker.running():
         with RawClient(broker) as client:
-            assert find(client, "a-group")[0] == ErrorCode.NONE
+            assert find_coordinator(client, "a-group")[0] == ErrorCode.NONE
         with Producer(broker.bootstrap_servers, transactional_id="t") as producer:
             producer.init_transactions()
             with producer.transaction():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -29,14 +28,6 @@ from tests.support.server_fixtures import Server
 NOT_ASKED_FOR = -(2**31)
 READ_DELETE_DESCRIBE = 1 << 3 | 1 << 6 | 1 << 8
 Described = DescribeGroupsResponse.DescribedGroup
-
-
-@pytest.fixture
-def group(client: RawClient) -> str:
-    """A group id nobody else uses, whose coordinator is there."""
-    group_id = f"group-{uuid.uuid4().hex[:8]}"
-    await_coordinator(client, group_id)
-    return group_id
 
 
 @pytest.fixture

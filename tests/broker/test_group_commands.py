@@ -5,31 +5,25 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from barnabas.cli.main import barnabas
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.support.apache_kafka_kraft import NODE_ID
+from tests.support.command_line import Run, run_against
 from tests.support.raw_client import CLIENT_ID
 from tests.support.raw_group_member import classic_member, consumer_member
 from tests.support.server_fixtures import AGAINST, Server
 from tests.support.thread_signals import other_threads, signal_thread
 
-Run = Callable[..., Result]
 BROKER_ID = NODE_ID if AGAINST == "apache-kafka-4" else 0
 
 
 @pytest.fixture
 def run(server: Server) -> Run:
-    def invoke(*arguments: str, stdin: str = "") -> Result:
-        environment = {"BARNABAS_BOOTSTRAP_SERVER": server.bootstrap_servers}
-        return CliRunner().invoke(barnabas, arguments, input=stdin, env=environment)
-
-    return invoke
+    return run_against(server.bootstrap_servers)
 
 
 @pytest.fixture

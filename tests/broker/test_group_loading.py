@@ -9,9 +9,9 @@ from barnabas.protocol.messages.classic_groups import HeartbeatRequest, Heartbea
 from barnabas.protocol.messages.group_admin import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from tests.broker.test_offsets import commit, fetch
 from tests.support.raw_client import RawClient
 from tests.support.raw_group_member import await_coordinator, classic_member
+from tests.support.raw_offsets import commit_offsets, fetch_offsets
 from tests.support.server_fixtures import AGAINST_KAFKA, Server
 
 pytestmark = pytest.mark.skipif(AGAINST_KAFKA, reason="its registration in ZooKeeper outlives a kill for a while")
@@ -28,7 +28,7 @@ def test_members_go_on_where_they_were(own_server: Server, topic: str, ends: str
         member = classic_member(own_server, "group", [TopicPartition(topic, 0)], "instance")
         member_id = member.__enter__()  # and it does not leave
         (before,) = client.call(DescribeGroupsRequest(["group"]), 5, DescribeGroupsResponse).groups
-        committed = commit(client, "group", topic, {0: 7}, generation_id_or_member_epoch=1, member_id=member_id)
+        committed = commit_offsets(client, "group", topic, {0: 7}, generation_id_or_member_epoch=1, member_id=member_id)
         assert committed == {0: ErrorCode.NONE}
     if ends == "stopped":
         own_server.stop()
@@ -41,7 +41,7 @@ def test_members_go_on_where_they_were(own_server: Server, topic: str, ends: str
         assert (after, after.group_state) == (before, "Stable")
         heartbeat = HeartbeatRequest("group", 1, member_id, "instance")
         assert client.call(heartbeat, 4, HeartbeatResponse).error_code == ErrorCode.NONE
-        assert fetch(client, "group", topic, None) == {0: (7, 3, "m", ErrorCode.NONE)}
+        assert fetch_offsets(client, "group", topic, None) == {0: (7, 3, "m", ErrorCode.NONE)}
 
 
 def test_groups_are_refused_until_they_are_there(own_server: Server, topic: str) -> None:
@@ -53,7 +53,7 @@ def test_groups_are_refused_until_they_are_there(own_server: Server, topic: str)
         await_coordinator(client, "group-0")
         for group in groups:
             await_coordinator(client, group)
-            assert set(commit(client, group, topic, partitions).values()) == {ErrorCode.NONE}
+            assert set(commit_offsets(client, group, topic, partitions).values()) == {ErrorCode.NONE}
     own_server.kill()
     own_server.start()
     with RawClient(own_server) as client:

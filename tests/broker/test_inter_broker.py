@@ -14,17 +14,9 @@ from barnabas.protocol.uuid import ZERO_UUID, random_uuid
 from tests.broker.versions import each_version
 from tests.support.raw_client import RawClient, make_batch
 from tests.support.raw_controller import RawController, broker_entry
-from tests.support.server_fixtures import AGAINST_KAFKA, MODES, Server, make_server
+from tests.support.server_fixtures import AGAINST_KAFKA, Server
 
 BY_ID = 5
-
-
-@pytest.fixture(scope="module", params=MODES)
-def ruled_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server whose own controller is deposed: nobody else may use it."""
-    server = make_server(request.param, tmp_path_factory.mktemp("ruled"))
-    with server.running():
-        yield server
 
 
 @pytest.fixture

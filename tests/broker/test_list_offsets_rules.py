@@ -13,7 +13,7 @@ from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffs
 from barnabas.records.compression import Codec
 from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 from tests.broker.versions import each_version
 from tests.support.raw_client import RawClient, make_batch
 from tests.support.server_fixtures import AGAINST_KAFKA

@@ -5,8 +5,7 @@ works. The failure is made from outside: a partition's directory is replaced by 
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from barnabas.protocol.messages.metadata import MetadataResponse
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.raw_client import SECONDS, RawClient, make_batch
 from tests.support.server_fixtures import AGAINST_KAFKA, MODES, SERVER_PROPERTIES, Server, make_server_with_two_dirs
+from tests.support.waiting import wait_until
 
 SMALL_SEGMENTS = {"segment.bytes": "1000"}
 BATCH = make_batch([b"x" * 600], timestamp_ms=1_700_000_000_000)
@@ -41,13 +41,6 @@ def _partitions_in(log_dir: Path, topic: str) -> list[int]:
     return sorted(int(path.name.rpartition("-")[2]) for path in log_dir.glob(f"{topic}-*"))
 
 
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def _leaderless(client: RawClient, topic: str) -> dict[int, MetadataResponse.MetadataResponsePartition]:
     return {
         partition.partition_index: partition
@@ -69,7 +62,7 @@ def test_a_failed_directory_goes_offline_and_the_rest_works(two_dirs: Server, tm
         _break(tmp_path / "b", f"{topic}-{broken}")
 
         assert client.produce(topic, BATCH, partition=broken).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        _until(lambda: sorted(_leaderless(client, topic)) == in_b)
+        wait_until(lambda: sorted(_leaderless(client, topic)) == in_b, SECONDS)
         for partition, described in _leaderless(client, topic).items():
             assert described.error_code == ErrorCode.LEADER_NOT_AVAILABLE, partition
             assert list(described.offline_replicas) == list(described.replica_nodes)
@@ -106,7 +99,7 @@ def test_a_directory_that_is_a_file_at_the_start_leaves_the_others_working(two_d
     (tmp_path / "b").write_text("no directory")
     server.start()
     with RawClient(server) as client:
-        _until(lambda: list(_leaderless(client, topic)) == [in_b])
+        wait_until(lambda: list(_leaderless(client, topic)) == [in_b], SECONDS)
         assert client.produce(topic, BATCH, partition=in_b).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert client.end_offset(topic, in_a) == 1
         client.create_topic("new", 2)

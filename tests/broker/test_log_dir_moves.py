@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from barnabas.records.record_batch import RecordBatch
 from tests.broker.versions import SERVED
 from tests.support.raw_client import SECONDS, RawClient
 from tests.support.server_fixtures import MODES, Server, make_server_with_two_dirs
+from tests.support.waiting import wait_until
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 SMALL_SEGMENTS = {"segment.bytes": "20000"}
@@ -65,13 +65,6 @@ def places(client: RawClient, topic: str) -> dict[tuple[str, bool], DescribeLogD
     }
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def limit(client: RawClient, rate: int) -> None:
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
         ConfigResourceType.BROKER, "", [IncrementalAlterConfigsRequest.AlterableConfig(RATE, 0, str(rate))]
@@ -109,7 +102,7 @@ def test_move_while_records_arrive(two_dirs: Server, tmp_path: Path) -> None:
         assert alter(client, topic, destination) is ErrorCode.NONE
         for value in values[150:]:
             client.produce_values(topic, value)
-        until(lambda: set(places(client, topic)) == {(destination.name, False)})
+        wait_until(lambda: set(places(client, topic)) == {(destination.name, False)}, SECONDS)
         assert values_in(client, topic) == values
         assert not (source / f"{topic}-0").exists()
     two_dirs.stop()
@@ -131,7 +124,7 @@ def test_throttled_move_is_shown_and_outlives_a_restart(two_dirs: Server, tmp_pa
             client.produce_values(topic, *values[start : start + 100])
         source, destination = two_places(tmp_path, topic)
         assert alter(client, topic, destination) is ErrorCode.NONE
-        until(lambda: (destination.name, True) in places(client, topic))
+        wait_until(lambda: (destination.name, True) in places(client, topic), SECONDS)
         found = places(client, topic)
         assert set(found) == {(source.name, False), (destination.name, True)}
         copy = found[destination.name, True]
@@ -142,7 +135,7 @@ def test_throttled_move_is_shown_and_outlives_a_restart(two_dirs: Server, tmp_pa
     with RawClient(two_dirs) as client:
         client.wait_for_leaders(topic, 1)
         limit(client, 2**63 - 1)
-        until(lambda: set(places(client, topic)) == {(destination.name, False)})
+        wait_until(lambda: set(places(client, topic)) == {(destination.name, False)}, SECONDS)
         assert values_in(client, topic) == values
 
 
@@ -155,9 +148,9 @@ def test_move_is_given_up_when_the_replica_is_to_stay(two_dirs: Server, tmp_path
             client.produce_values(topic, b"x" * 700_000)
         source, destination = two_places(tmp_path, topic)
         assert alter(client, topic, destination) is ErrorCode.NONE
-        until(lambda: (destination.name, True) in places(client, topic))
+        wait_until(lambda: (destination.name, True) in places(client, topic), SECONDS)
         assert alter(client, topic, source) is ErrorCode.NONE
-        until(lambda: set(places(client, topic)) == {(source.name, False)})
+        wait_until(lambda: set(places(client, topic)) == {(source.name, False)}, SECONDS)
         assert client.end_offset(topic) == 4
 
 

@@ -27,7 +27,7 @@ from barnabas.protocol.messages.offsets import OffsetCommitRequest, OffsetCommit
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.legacy_records import encode_message_set
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 from tests.architecture.source_tree import ROOT
 from tests.support.raw_client import ConnectionClosed, RawClient, make_batch
 from tests.support.raw_group_member import await_coordinator, classic_member, consumer_member

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.list_offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from tests.broker.versions import each_version
 from tests.support.raw_client import RawClient
 from tests.support.raw_controller import RawController
-from tests.support.server_fixtures import MODES, Server, make_server
+from tests.support.server_fixtures import Server
 
 UNDEFINED = -1
 CONSUMER = -2
-
-
-@pytest.fixture(scope="module", params=MODES)
-def ruled_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server whose own controller is deposed by the test's."""
-    server = make_server(request.param, tmp_path_factory.mktemp("ruled"))
-    with server.running():
-        yield server
 
 
 def epoch_end(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -14,118 +11,61 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
 from barnabas.protocol.messages.topics import DeleteTopicsRequest, DeleteTopicsResponse
-from tests.broker.test_find_coordinator import find
 from tests.broker.versions import each_version
 from tests.support.raw_client import SECONDS, RawClient
+from tests.support.raw_offsets import (
+    NONE,
+    NOT_COMMITTED,
+    CommitPartition,
+    CommitTopic,
+    Fetched,
+    commit_offsets,
+    delete_offsets,
+    fetch_offsets,
+    find_coordinator,
+)
 from tests.support.server_fixtures import AGAINST_KAFKA, Server
+from tests.support.waiting import wait_until
 
-NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-BY_TOPIC_ID = 10
-NOT_COMMITTED = (-1, -1, "", NONE)
-_numbers = itertools.count()
-
-CommitPartition = OffsetCommitRequest.OffsetCommitRequestPartition
-CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
-Fetched = dict[int, tuple[int, int, str | None, int]]
-
-
-@pytest.fixture
-def group(client: RawClient) -> str:
-    """A group of the test's own, whose coordinator is there."""
-    name = f"group-{next(_numbers)}"
-    assert find(client, name)[0] == NONE
-    return name
-
-
-def commit(
-    client: RawClient, group: str, topic: str, offsets: dict[int, int], version: int = 8, **fields: Any
-) -> dict[int, int]:
-    """Commit with the metadata "m"; errors by partition."""
-    epoch = 3 if version >= 6 else -1
-    partitions = [
-        CommitPartition(number, offset, committed_leader_epoch=epoch, committed_metadata="m")
-        for number, offset in offsets.items()
-    ]
-    asked = CommitTopic(partitions=partitions)
-    if version >= BY_TOPIC_ID:
-        asked.topic_id = client.topic_id(topic)
-    else:
-        asked.name = topic
-    request = OffsetCommitRequest(group, topics=[asked], **fields)
-    (answer,) = client.call(request, version, OffsetCommitResponse).topics
-    assert answer.topic_id == asked.topic_id if version >= BY_TOPIC_ID else answer.name == topic
-    return {each.partition_index: each.error_code for each in answer.partitions}
-
-
-def fetch(
-    client: RawClient, group: str, topic: str, partitions: Sequence[int] | None, version: int = 8, **fields: Any
-) -> Fetched:
-    """(offset, epoch, metadata, error) by partition; partitions None: everything."""
-    request: OffsetFetchRequest
-    if version < 8:
-        topics = None if partitions is None else [OffsetFetchRequest.OffsetFetchRequestTopic(topic, list(partitions))]
-        request = OffsetFetchRequest(group, topics, **fields)
-        answer = client.call(request, version, OffsetFetchResponse)
-        assert answer.error_code == NONE
-        found: Any = answer.topics
-    else:
-        asked = None
-        if partitions is not None:
-            asked = [OffsetFetchRequest.OffsetFetchRequestTopics(partition_indexes=list(partitions))]
-            if version >= BY_TOPIC_ID:
-                asked[0].topic_id = client.topic_id(topic)
-            else:
-                asked[0].name = topic
-        groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=asked)]
-        answer = client.call(OffsetFetchRequest(groups=groups, **fields), version, OffsetFetchResponse)
-        (one,) = answer.groups
-        assert (one.group_id, one.error_code) == (group, NONE)
-        found = one.topics
-    return {
-        each.partition_index: (each.committed_offset, each.committed_leader_epoch, each.metadata, each.error_code)
-        for of_topic in found
-        for each in of_topic.partitions
-    }
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @each_version(ApiKey.OFFSET_COMMIT, lowest=1)
 def test_every_version_of_commit(client: RawClient, topic: str, group: str, version: int) -> None:
     client.create_topic(topic, 2)
-    assert commit(client, group, topic, {0: 7, 1: 8, 9: 9}, version) == {0: NONE, 1: NONE, 9: UNKNOWN}
+    assert commit_offsets(client, group, topic, {0: 7, 1: 8, 9: 9}, version) == {0: NONE, 1: NONE, 9: UNKNOWN}
     epoch = 3 if version >= 6 else -1
-    assert fetch(client, group, topic, [0, 1]) == {0: (7, epoch, "m", NONE), 1: (8, epoch, "m", NONE)}
+    assert fetch_offsets(client, group, topic, [0, 1]) == {0: (7, epoch, "m", NONE), 1: (8, epoch, "m", NONE)}
 
 
 @each_version(ApiKey.OFFSET_FETCH, lowest=1)
 def test_every_version_of_fetch(client: RawClient, topic: str, group: str, version: int) -> None:
     client.create_topic(topic, 2)
-    commit(client, group, topic, {1: 8})
+    commit_offsets(client, group, topic, {1: 8})
     epoch = 3 if version >= 5 else -1
-    assert fetch(client, group, topic, [0, 1], version) == {0: NOT_COMMITTED, 1: (8, epoch, "m", NONE)}
+    assert fetch_offsets(client, group, topic, [0, 1], version) == {0: NOT_COMMITTED, 1: (8, epoch, "m", NONE)}
     if version >= 2:
-        assert fetch(client, group, topic, None, version) == {1: (8, epoch, "m", NONE)}
-        assert fetch(client, f"{group}-unknown", topic, None, version) == {}
+        assert fetch_offsets(client, group, topic, None, version) == {1: (8, epoch, "m", NONE)}
+        assert fetch_offsets(client, f"{group}-unknown", topic, None, version) == {}
 
 
 def test_version_0_keeps_offsets_apart_from_groups(client: RawClient, topic: str, group: str) -> None:
     client.create_topic(topic, 2)
-    assert commit(client, group, topic, {0: 7}, 1) == {0: NONE}
-    assert fetch(client, group, topic, [0], 0) == {0: (-1, -1, "", UNKNOWN)}
-    assert commit(client, group, topic, {0: 5, 9: 5}, 0) == {0: NONE, 9: UNKNOWN}
-    assert commit(client, group, topic, {0: 6}, 0) == {0: NONE}
-    assert fetch(client, group, topic, [0, 9], 0) == {0: (6, -1, "", NONE), 9: (-1, -1, "", UNKNOWN)}
-    assert fetch(client, group, topic, [0], 1) == {0: (7, -1, "m", NONE)}
+    assert commit_offsets(client, group, topic, {0: 7}, 1) == {0: NONE}
+    assert fetch_offsets(client, group, topic, [0], 0) == {0: (-1, -1, "", UNKNOWN)}
+    assert commit_offsets(client, group, topic, {0: 5, 9: 5}, 0) == {0: NONE, 9: UNKNOWN}
+    assert commit_offsets(client, group, topic, {0: 6}, 0) == {0: NONE}
+    assert fetch_offsets(client, group, topic, [0, 9], 0) == {0: (6, -1, "", NONE), 9: (-1, -1, "", UNKNOWN)}
+    assert fetch_offsets(client, group, topic, [0], 1) == {0: (7, -1, "m", NONE)}
 
 
 def test_several_groups_at_once(client: RawClient, topic: str, group: str) -> None:
     client.create_topic(topic, 2)
-    commit(client, group, topic, {0: 1})
+    commit_offsets(client, group, topic, {0: 1})
     asked = OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=[0])
     groups = [
         OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=None),
@@ -168,9 +108,9 @@ def test_ids_of_no_topic(client: RawClient, group: str) -> None:
 
 def test_who_names_a_generation_must_be_a_member(client: RawClient, topic: str, group: str) -> None:
     client.create_topic(topic, 2)
-    refused = commit(client, group, topic, {0: 1}, generation_id_or_member_epoch=1, member_id="somebody")
+    refused = commit_offsets(client, group, topic, {0: 1}, generation_id_or_member_epoch=1, member_id="somebody")
     assert refused == {0: ErrorCode.ILLEGAL_GENERATION}
-    assert fetch(client, group, topic, None) == {}
+    assert fetch_offsets(client, group, topic, None) == {}
 
 
 def test_metadata_has_a_limit(client: RawClient, topic: str, group: str) -> None:
@@ -183,32 +123,22 @@ def test_metadata_has_a_limit(client: RawClient, topic: str, group: str) -> None
     (answer,) = client.call(request, 8, OffsetCommitResponse).topics
     errors = {each.partition_index: each.error_code for each in answer.partitions}
     assert errors == {0: ErrorCode.OFFSET_METADATA_TOO_LARGE, 1: NONE}
-    assert fetch(client, group, topic, [0, 1])[1] == (1, -1, "y" * 4096, NONE)
-
-
-def delete(client: RawClient, group: str, topic: str, *partitions: int) -> tuple[int, dict[int, int]]:
-    wanted = [OffsetDeleteRequest.OffsetDeleteRequestPartition(number) for number in partitions]
-    request = OffsetDeleteRequest(group, [OffsetDeleteRequest.OffsetDeleteRequestTopic(topic, wanted)])
-    answer = client.call(request, 0, OffsetDeleteResponse)
-    return answer.error_code, {each.partition_index: each.error_code for of in answer.topics for each in of.partitions}
+    assert fetch_offsets(client, group, topic, [0, 1])[1] == (1, -1, "y" * 4096, NONE)
 
 
 def test_offsets_are_deleted(client: RawClient, topic: str, group: str) -> None:
     client.create_topic(topic, 2)
-    assert delete(client, group, topic, 0) == (ErrorCode.GROUP_ID_NOT_FOUND, {})
-    commit(client, group, topic, {0: 1, 1: 1})
-    assert delete(client, group, topic, 0, 9) == (NONE, {0: NONE, 9: UNKNOWN})
-    assert fetch(client, group, topic, None) == {1: (1, 3, "m", NONE)}
+    assert delete_offsets(client, group, topic, 0) == (ErrorCode.GROUP_ID_NOT_FOUND, {})
+    commit_offsets(client, group, topic, {0: 1, 1: 1})
+    assert delete_offsets(client, group, topic, 0, 9) == (NONE, {0: NONE, 9: UNKNOWN})
+    assert fetch_offsets(client, group, topic, None) == {1: (1, 3, "m", NONE)}
 
 
 def test_a_deleted_topic_takes_its_offsets_with_it(client: RawClient, topic: str, group: str) -> None:
     client.create_topic(topic, 2)
-    commit(client, group, topic, {0: 1})
+    commit_offsets(client, group, topic, {0: 1})
     client.call(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5, DeleteTopicsResponse)
-    deadline = time.monotonic() + SECONDS
-    while fetch(client, group, topic, None):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not fetch_offsets(client, group, topic, None), SECONDS)
 
 
 @pytest.mark.skipif(AGAINST_KAFKA, reason="its registration in ZooKeeper outlives it for a while")
@@ -216,13 +146,13 @@ def test_commits_outlive_a_kill(own_server: Server, topic: str) -> None:
     own_server.start()
     with RawClient(own_server) as client:
         client.create_topic(topic, 2)
-        find(client, "group")
+        find_coordinator(client, "group")
         for offset in range(200):
-            assert commit(client, "group", topic, {0: offset}) == {0: NONE}
+            assert commit_offsets(client, "group", topic, {0: offset}) == {0: NONE}
     own_server.kill()
     own_server.start()
     with RawClient(own_server) as client:
-        find(client, "group")
+        find_coordinator(client, "group")
         assert fetch_when_loaded(client, "group", topic) == {0: (199, 3, "m", NONE)}
 
 
@@ -233,6 +163,6 @@ def fetch_when_loaded(client: RawClient, group: str, topic: str) -> Fetched:
         asked = [OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=None)]
         (one,) = client.call(OffsetFetchRequest(groups=asked), 8, OffsetFetchResponse).groups
         if one.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return fetch(client, group, topic, None)
+            return fetch_offsets(client, group, topic, None)
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -7,16 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from click.testing import CliRunner, Result
 
-from barnabas.cli.main import barnabas
 from barnabas.testing import BrokerProcess, broker
+from tests.support.command_line import Run, run_against
 from tests.support.thread_signals import other_threads, signal_thread
-
-Run = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +24,7 @@ def running() -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def run(running: BrokerProcess) -> Run:
-    def invoke(*arguments: str) -> Result:
-        environment = {"BARNABAS_BOOTSTRAP_SERVER": running.bootstrap_servers}
-        return CliRunner().invoke(barnabas, ["perf", *arguments], env=environment)
-
-    return invoke
+    return run_against(running.bootstrap_servers, "perf")
 
 
 def test_what_is_produced_is_consumed(run: Run) -> None:

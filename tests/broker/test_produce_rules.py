@@ -6,7 +6,6 @@ import struct
 import time
 
 import pytest
-from crc32c import crc32c
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -14,41 +13,18 @@ from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.records.compression import Codec
 from barnabas.records.legacy_records import encode_message_set
-from barnabas.records.record_batch import HEADER, RecordBatch, batches
+from barnabas.records.record_batch import RecordBatch, batches
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 from tests.broker.versions import each_version
 from tests.support.raw_client import RawClient, make_batch, record_bytes
 from tests.support.server_fixtures import AGAINST_KAFKA, Server
+from tests.support.stored_batches import changed
 
-FIELDS = (
-    "base_offset",
-    "length",
-    "epoch",
-    "magic",
-    "crc",
-    "attributes",
-    "last_delta",
-    "base_timestamp",
-    "max_timestamp",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "count",
-)
 STAMP = 1_700_000_000_000
 APPEND_TIME, TRANSACTIONAL, CONTROL = 8, 16, 32
 BATCH = make_batch([b"a", b"b", b"c"], timestamp_ms=STAMP)
 NOW_MS = int(time.time() * 1000)
-
-
-def changed(produced: bytes, *, fix_crc: bool = True, **fields: int) -> bytes:
-    """The batch with other header fields, and the checksum that belongs to them."""
-    values = dict(zip(FIELDS, HEADER.unpack_from(produced), strict=True)) | fields
-    data = bytearray(HEADER.pack(*values.values()) + produced[HEADER.size :])
-    if fix_crc:
-        data[17:21] = struct.pack(">I", crc32c(data[21 : 12 + values["length"]]))
-    return bytes(data)
 
 
 def messages(magic: int, count: int = 1, codec: Codec = Codec.NONE) -> bytes:

@@ -33,6 +33,7 @@ from barnabas.protocol.messages.topics import (
 )
 from tests.support.raw_client import CLIENT_ID, SECONDS, ConnectionClosed, RawClient, make_batch
 from tests.support.server_fixtures import MODES, Server, make_server
+from tests.support.waiting import wait_until
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 SAMPLES = 3
@@ -245,9 +246,7 @@ def test_a_producer_is_throttled(limited: RawClient, topic: str, acks: int, vers
     throttle_time_ms = until_throttled(produce)
     assert_muted_for(limited, throttle_time_ms, time.monotonic())
     alter(limited, {"client-id": CLIENT_ID}, producer_byte_rate=None)
-    deadline = time.monotonic() + SECONDS
-    while produce():
-        assert time.monotonic() < deadline
+    wait_until(lambda: not produce(), SECONDS)
 
 
 def test_a_producer_that_wants_no_answer_is_muted(limited: RawClient, topic: str) -> None:
@@ -282,9 +281,7 @@ def test_a_consumer_is_throttled_and_gets_nothing(limited: RawClient, topic: str
     assert answers[-1].responses == []
     assert_muted_for(limited, throttle_time_ms, time.monotonic())
     # What it did not get was not counted: it gets it now, but no more than the window lets pass at once.
-    deadline = time.monotonic() + SECONDS
-    while fetch():
-        assert time.monotonic() < deadline
+    wait_until(lambda: not fetch(), SECONDS)
     (answered,) = answers[-1].responses
     (partition,) = answered.partitions
     assert partition.records
@@ -316,19 +313,12 @@ def is_answered(server: Server) -> bool:
         return True
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-
-
 def test_connections_of_an_address_are_limited(limited: RawClient, limited_server: Server) -> None:
     """Above its rate an address's new connections are closed, after a while; those it has live on."""
     alter(limited, {"ip": limited_server.host}, connection_creation_rate=1)
-    until(lambda: not is_answered(limited_server))
+    wait_until(lambda: not is_answered(limited_server), SECONDS)
     alter(limited, {"ip": limited_server.host}, connection_creation_rate=None)
-    until(lambda: is_answered(limited_server))
+    wait_until(lambda: is_answered(limited_server), SECONDS)
     assert described(limited, ("ip", SPECIFIED, None)) == []
 
 

@@ -15,6 +15,7 @@ from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecord
 from tests.support.raw_client import SECONDS, RawClient, make_batch, only_partition, record_bytes
 from tests.support.raw_controller import RawController, broker_entry
 from tests.support.server_fixtures import MODES, Server, make_server
+from tests.support.waiting import wait_until
 
 US, FOLLOWER = 0, 7
 BOTH = (US, FOLLOWER)
@@ -303,10 +304,7 @@ def test_deleted_records_are_gone_when_the_follower_has_followed(cluster: Cluste
         return partition.error_code, partition.low_watermark
 
     deleting = cluster.client.send(delete(2, SECONDS * 1000), 1)
-    deadline = time.monotonic() + SECONDS
-    while cluster.follow(3, log_start_offset=0).log_start_offset < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: cluster.follow(3, log_start_offset=0).log_start_offset >= 2, SECONDS)
     cluster.follow(3, log_start_offset=2)
     answered = cluster.client.receive(DeleteRecordsResponse, 1, deleting)
     assert result(answered) == (ErrorCode.NONE, 2)

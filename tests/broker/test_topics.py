@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from typing import Any
 
@@ -20,6 +19,7 @@ from barnabas.protocol.uuid import ZERO_UUID
 from tests.broker.versions import each_version
 from tests.support.raw_client import SECONDS, RawClient
 from tests.support.server_fixtures import SERVER_PROPERTIES, Server
+from tests.support.waiting import wait_until
 
 NewTopic = CreateTopicsRequest.CreatableTopic
 Config = CreateTopicsRequest.CreatableTopicConfig
@@ -45,10 +45,7 @@ def _delete(client: RawClient, name: str, version: int) -> DeleteTopicsResponse.
 
 
 def _wait_until_unknown(client: RawClient, name: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while client.metadata(name).error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: client.metadata(name).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, SECONDS)
 
 
 @each_version(ApiKey.CREATE_TOPICS)
@@ -181,10 +178,9 @@ def test_recreated_topic_is_a_new_one(server: Server, client: RawClient, topic: 
     client.produce_values(topic, b"of the first topic")
     assert _delete(client, topic, 6).error_code == ErrorCode.NONE
     _wait_until_unknown(client, topic)
-    deadline = time.monotonic() + SECONDS  # Kafka deletes in the background
-    while _create(client, NewTopic(topic, 1, 1))[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(
+        lambda: _create(client, NewTopic(topic, 1, 1))[0].error_code != ErrorCode.TOPIC_ALREADY_EXISTS, SECONDS
+    )  # Kafka deletes in the background
     client.wait_for_leaders(topic, 1)
     assert client.topic_id(topic) != first_id
     assert client.end_offset(topic) == 0

@@ -19,10 +19,10 @@ from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.records.record_batch import batches
-from tests.broker.test_describe_producers import describe
 from tests.broker.versions import each_version
 from tests.support.raw_client import SECONDS, RawClient, make_batch, only_partition, record_bytes
 from tests.support.server_fixtures import AGAINST, MODES, Server, make_server
+from tests.support.transaction_markers import describe_producers
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 Marker, Topic = WriteTxnMarkersRequest.WritableTxnMarker, WriteTxnMarkersRequest.WritableTxnMarkerTopic
@@ -46,7 +46,7 @@ def test_markers_are_appended_to_the_partitions_that_exist(client: RawClient, to
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert mark(5) == {topic: {0: 0, 1: 0, 2: unknown}, "no-such-topic": {0: unknown}}
     assert (client.end_offset(topic, 0), client.end_offset(topic, 1)) == (2, 1)
-    (known,) = describe(client, topic, 0)[0].active_producers
+    (known,) = describe_producers(client, topic, 0)[0].active_producers
     assert (known.producer_epoch, known.coordinator_epoch, known.current_txn_start_offset) == (2, 5, -1)
     fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert mark(4)[topic] == {0: fenced, 1: fenced, 2: unknown}
@@ -133,7 +133,10 @@ def test_an_open_transaction_holds_readers_of_committed_records_back(free: RawCl
     free.produce_values(topic, b"after")
     assert transactions.values() == [b"before"]
     assert (transactions.end_offset(READ_COMMITTED), transactions.end_offset(READ_UNCOMMITTED)) == (1, 5)
-    starts = {each.producer_id: each.current_txn_start_offset for each in describe(free, topic, 0)[0].active_producers}
+    starts = {
+        each.producer_id: each.current_txn_start_offset
+        for each in describe_producers(free, topic, 0)[0].active_producers
+    }
     assert starts == {71: 1, 72: 3}
 
     transactions.end(71, commit=True)
@@ -142,7 +145,10 @@ def test_an_open_transaction_holds_readers_of_committed_records_back(free: RawCl
     read = transactions.fetch()
     assert [(each.producer_id, each.first_offset) for each in read.aborted_transactions or ()] == [(72, 3)]
     assert (read.last_stable_offset, transactions.end_offset(READ_COMMITTED)) == (7, 7)
-    starts = {each.producer_id: each.current_txn_start_offset for each in describe(free, topic, 0)[0].active_producers}
+    starts = {
+        each.producer_id: each.current_txn_start_offset
+        for each in describe_producers(free, topic, 0)[0].active_producers
+    }
     assert starts == {71: -1, 72: -1}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -25,10 +26,11 @@ from barnabas.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from tests.broker.test_offsets import NOT_COMMITTED, fetch
 from tests.support.raw_client import SECONDS, RawClient, make_batch
 from tests.support.raw_group_member import await_coordinator
+from tests.support.raw_offsets import NOT_COMMITTED, fetch_offsets
 from tests.support.server_fixtures import AGAINST, AGAINST_KAFKA, MODES, make_server
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(AGAINST == "apache-kafka", reason="Apache Kafka 3.9 has no transaction.version 2")
 
@@ -111,10 +113,8 @@ class Transactions:
         request = ListOffsetsRequest(
             -1, READ_COMMITTED, [ListOffsetsRequest.ListOffsetsTopic(self._topic, [partition])]
         )
-        deadline = time.monotonic() + SECONDS
-        while (found := self._client.call(request, 5, ListOffsetsResponse).topics[0].partitions[0]).offset != offset:
-            assert time.monotonic() < deadline, found
-            time.sleep(0.02)
+        asked = partial(self._client.call, request, 5, ListOffsetsResponse)
+        wait_until(asked, SECONDS, lambda answer: answer.topics[0].partitions[0].offset == offset)
 
 
 def _repeated(ask: Callable[[], Answer], error_of: Callable[[Answer], int]) -> Answer:
@@ -190,9 +190,9 @@ def test_an_older_produce_request_adds_nothing(transactions: Transactions) -> No
 def test_offsets_add_their_partition(transactions: Transactions, client: RawClient, topic: str) -> None:
     producer = transactions.start()
     assert transactions.commit_offset(producer, 5) == NONE
-    assert fetch(client, topic, topic, [0]) == {0: NOT_COMMITTED}
+    assert fetch_offsets(client, topic, topic, [0]) == {0: NOT_COMMITTED}
     error, following = transactions.end(producer, commits=True)
     assert error == NONE
     assert transactions.commit_offset(following, 6) == NONE, "asked while the first marker may be on its way"
-    assert fetch(client, topic, topic, [0]) == {0: (5, 3, "m", NONE)}
+    assert fetch_offsets(client, topic, topic, [0]) == {0: (5, 3, "m", NONE)}
     assert transactions.end(following, commits=False)[0] == NONE

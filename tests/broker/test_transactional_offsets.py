@@ -17,10 +17,10 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from barnabas.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from tests.broker.test_offsets import NOT_COMMITTED, fetch
 from tests.broker.versions import each_version
 from tests.support.raw_client import RawClient
 from tests.support.raw_group_member import await_coordinator, classic_member, consumer_member
+from tests.support.raw_offsets import NOT_COMMITTED, fetch_offsets
 from tests.support.server_fixtures import AGAINST, MODES, Server, make_server
 
 NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -71,15 +71,15 @@ def test_offsets_count_when_their_transaction_commits(free: RawClient, topic: st
     group = topic  # as good a name as any
     epoch = 3 if version >= 2 else -1
     assert commit(free, group, topic, {0: 5, 1: 6, 9: 7}, version) == {0: NONE, 1: NONE, 9: UNKNOWN}
-    assert fetch(free, group, topic, [0]) == {0: NOT_COMMITTED}
+    assert fetch_offsets(free, group, topic, [0]) == {0: NOT_COMMITTED}
     unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
-    assert {found[3] for found in fetch(free, group, topic, [0, 1], require_stable=True).values()} == {unstable}
+    assert {found[3] for found in fetch_offsets(free, group, topic, [0, 1], require_stable=True).values()} == {unstable}
     end(free, commits=True)
     committed = {0: (5, epoch, "m", NONE), 1: (6, epoch, "m", NONE)}
-    assert fetch(free, group, topic, [0, 1], require_stable=True) == committed
+    assert fetch_offsets(free, group, topic, [0, 1], require_stable=True) == committed
     commit(free, group, topic, {0: 9}, version)
     end(free, commits=False)
-    assert fetch(free, group, topic, [0], require_stable=True) == {0: (5, epoch, "m", NONE)}
+    assert fetch_offsets(free, group, topic, [0], require_stable=True) == {0: (5, epoch, "m", NONE)}
 
 
 def test_topics_that_do_not_exist(free: RawClient, topic: str) -> None:
@@ -96,7 +96,7 @@ def test_zombies_of_a_group_are_fenced(unverified: Server, free: RawClient, topi
         }
         assert commit(free, topic, topic, {0: 1}, member_id=member, generation_id=1) == {0: NONE}
         end(free, commits=True)
-    assert fetch(free, topic, topic, [0]) == {0: (1, 3, "m", NONE)}
+    assert fetch_offsets(free, topic, topic, [0]) == {0: (1, 3, "m", NONE)}
 
 
 @pytest.mark.skipif(AGAINST == "apache-kafka", reason="Apache Kafka 3.9 in ZooKeeper mode has no such groups")
@@ -108,7 +108,7 @@ def test_zombies_of_a_consumer_group_are_fenced(unverified: Server, free: RawCli
         answers = [commit(free, topic, topic, {0: 1}, member_id=member, generation_id=epoch)[0] for epoch in range(6)]
         assert sorted(answers) == [NONE, *[ErrorCode.ILLEGAL_GENERATION] * 5], "one epoch is the member's"
         end(free, commits=True)
-    assert fetch(free, topic, topic, [0]) == {0: (1, 3, "m", NONE)}
+    assert fetch_offsets(free, topic, topic, [0]) == {0: (1, 3, "m", NONE)}
 
 
 def test_offsets_are_pending_over_a_restart(tmp_path: Path, topic: str) -> None:
@@ -121,10 +121,13 @@ def test_offsets_are_pending_over_a_restart(tmp_path: Path, topic: str) -> None:
     with server.running(), RawClient(server) as client:
         await_coordinator(client, topic)
         client.wait_for_leaders(topic, 2)
-        assert fetch(client, topic, topic, [0, 1]) == {0: NOT_COMMITTED, 1: NOT_COMMITTED}
+        assert fetch_offsets(client, topic, topic, [0, 1]) == {0: NOT_COMMITTED, 1: NOT_COMMITTED}
         end(client, commits=True)
         end(client, commits=False, producer_id=72)
-        assert fetch(client, topic, topic, [0, 1], require_stable=True) == {0: (5, 3, "m", NONE), 1: NOT_COMMITTED}
+        assert fetch_offsets(client, topic, topic, [0, 1], require_stable=True) == {
+            0: (5, 3, "m", NONE),
+            1: NOT_COMMITTED,
+        }
 
 
 def test_a_transaction_that_its_coordinator_does_not_know_commits_nothing(client: RawClient, topic: str) -> None:
@@ -132,4 +135,4 @@ def test_a_transaction_that_its_coordinator_does_not_know_commits_nothing(client
     await_coordinator(client, topic)
     client.await_transaction_coordinator("t")
     assert commit(client, topic, topic, {0: 5}) == {0: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
-    assert fetch(client, topic, topic, [0], require_stable=True) == {0: NOT_COMMITTED}
+    assert fetch_offsets(client, topic, topic, [0], require_stable=True) == {0: NOT_COMMITTED}

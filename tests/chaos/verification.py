@@ -7,7 +7,6 @@ are read with `struct`.
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
@@ -19,6 +18,7 @@ from barnabas.records.record_batch import batches
 from tests.chaos.ledger import Ledger, PartitionLedger
 from tests.chaos.topic_churn import TopicChurn
 from tests.support.raw_client import SECONDS, RawClient, record_bytes
+from tests.support.waiting import wait_until
 
 _BATCH = struct.Struct(">qi11xi8xq")
 """Base offset, length, last offset delta, max timestamp."""
@@ -156,10 +156,8 @@ def _settle(client: RawClient, churn: TopicChurn, name: str) -> None:
 
 
 def _wait_until_gone(client: RawClient, name: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while client.metadata(name).error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        assert time.monotonic() < deadline, f"{name} was deleted and is still there"
-        time.sleep(0.02)
+    gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    wait_until(lambda: client.metadata(name), SECONDS, lambda found: found.error_code == gone)
 
 
 # -- indexes

@@ -19,14 +19,14 @@ from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.memory_records import any_batches
 from tests.clients.barnabas_driver import BarnabasDriver
-from tests.clients.test_round_trip import _round_trip, each_case
+from tests.clients.client_driver import each_case, round_trip
 from tests.support.server_fixtures import Server
 
 
 @each_case
 @pytest.mark.parametrize("enable_idempotence", [False, True], ids=["plain", "idempotent"])
 def test_round_trip_of_our_clients(server: Server, codec: str, topic: str, enable_idempotence: bool) -> None:
-    _round_trip(server, BarnabasDriver(enable_idempotence=enable_idempotence), codec, topic)
+    round_trip(server, BarnabasDriver(enable_idempotence=enable_idempotence), codec, topic)
 
 
 def test_raw_fetches_follow_each_other_to_the_end(server: Server, topic: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,18 +24,6 @@ def created(server: Server, topic: str) -> str:
     with RawClient(server) as client:
         client.create_topic(topic, partitions=2)
     return topic
-
-
-@pytest.fixture
-def confluent(server: Server) -> AdminClient:
-    return AdminClient({"bootstrap.servers": server.bootstrap_servers})
-
-
-@pytest.fixture
-def python(server: Server) -> Iterator[KafkaAdminClient]:
-    admin = KafkaAdminClient(bootstrap_servers=server.bootstrap_servers)
-    yield admin
-    admin.close()
 
 
 def test_confluent_kafka_adds_partitions(confluent: AdminClient, created: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -32,18 +31,6 @@ def created(server: Server, topic: str) -> str:
             client.produce(topic, make_batch([b"a record"]), partition=partition)
         await_coordinator(client, topic)
     return topic
-
-
-@pytest.fixture
-def confluent(server: Server) -> AdminClient:
-    return AdminClient({"bootstrap.servers": server.bootstrap_servers})
-
-
-@pytest.fixture
-def python(server: Server) -> Iterator[KafkaAdminClient]:
-    admin = KafkaAdminClient(bootstrap_servers=server.bootstrap_servers)
-    yield admin
-    admin.close()
 
 
 def committed(confluent: AdminClient, group: str) -> dict[int, int]:

@@ -28,7 +28,7 @@ from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.consumer import Consumer, OffsetAndMetadata, RebalanceListener, TopicPartition
 from barnabas.clients.producer import Producer
 from barnabas.testing import broker
-from tests.clients.test_client_pages import CLIENTS
+from tests.support.documented_code import ROOT
 
 Names = dict[str, Any]
 Make = Callable[[str, str], Awaitable[Names]]
@@ -49,7 +49,7 @@ def servers() -> Iterator[str]:
 
 def rows(title: str) -> list[list[str]]:
     """The cells of each line of a table."""
-    section = CLIENTS.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    section = (ROOT / "docs" / "clients.md").read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     return [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
 
 

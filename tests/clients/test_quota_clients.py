@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from tests.clients.quota_drivers import VALUE, ConfluentConsumer, ConfluentProdu
 from tests.support.apache_kafka import need_apache_kafka
 from tests.support.raw_client import RawClient, make_batch
 from tests.support.server_fixtures import MODES, make_server
+from tests.support.waiting import wait_until
 
 QUOTA = 1_000_000
 """Bytes a second that each client may produce or consume."""
@@ -37,14 +36,6 @@ def limit_every_client(client: RawClient, quota: float) -> None:
     request = AlterClientQuotasRequest([AlterClientQuotasRequest.EntryData([everyone], ops)], False)
     (entry,) = client.call(request, 1, AlterClientQuotasResponse).entries
     assert entry.error_code == ErrorCode.NONE, entry
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float) -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @pytest.mark.slow

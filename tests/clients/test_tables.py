@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,9 +13,8 @@ from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.clients.barnabas_driver import BarnabasDriver
-from tests.clients.client_driver import ReadRecord, SentRecord, make_records
+from tests.clients.client_driver import ReadRecord, SentRecord, by_partition, each_case, make_records
 from tests.clients.confluent_kafka_driver import ConfluentKafkaDriver
-from tests.clients.test_round_trip import each_case
 from tests.support.server_fixtures import Server
 
 pa = pytest.importorskip("pyarrow")
@@ -50,13 +47,6 @@ def as_read(table: Any) -> list[ReadRecord]:
         )
         for row in table.to_pylist()
     ]
-
-
-def by_partition(records: Iterable[ReadRecord]) -> dict[int, list[ReadRecord]]:
-    partitions: defaultdict[int, list[ReadRecord]] = defaultdict(list)
-    for record in records:
-        partitions[record.partition].append(record)
-    return dict(partitions)
 
 
 @each_case

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch_builder import RecordBatchBuilder
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.raw_client import RawClient
 from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
 
 STAMP = 1_700_000_000_000
 NOW = int(time.time() * 1000)
@@ -235,7 +238,18 @@ def active_segment(data_dir: Path, topic: str) -> int:
 def wait_until_cleaned(data_dir: Path, *topics: str, timeout_seconds: float = 60) -> None:
     """Return when the cleaner has been through all but the active segments of partitions 0."""
     wanted = {topic: active_segment(data_dir, topic) for topic in topics}
-    deadline = time.monotonic() + timeout_seconds
-    while not wanted.items() <= cleaner_checkpoint(data_dir).items():
-        assert time.monotonic() < deadline, (wanted, cleaner_checkpoint(data_dir))
-        time.sleep(0.1)
+    wait_until(lambda: cleaner_checkpoint(data_dir), timeout_seconds, lambda found: wanted.items() <= found.items())
+
+
+@contextmanager
+def filled(broker: ApacheKafka) -> Iterator[None]:
+    """Run a broker that has all contents, cleaned where they are compacted; it ends with the block."""
+    try:
+        broker.start()
+        fill(broker)
+        fill_by_clients(broker)
+        fill_transactions(broker)
+        wait_until_cleaned(broker.data_dir, COMPACTED)
+        yield
+    finally:
+        broker.close()

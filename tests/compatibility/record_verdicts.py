@@ -15,8 +15,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from tests.compatibility.hostile_batches import HostileBatches
-from tests.compatibility.test_same_verdicts import RECORDED, unexplained
-from tests.compatibility.verdicts import verdicts_of
+from tests.compatibility.verdicts import RECORDED, unexplained, verdicts_of
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.barnabas_process import BarnabasProcess
 
@@ -28,14 +27,9 @@ def main() -> None:
     cases = list(HostileBatches(SEED).take(COUNT))
     with tempfile.TemporaryDirectory() as place:
         kafka, ours = ApacheKafka(Path(place, "kafka")), BarnabasProcess(Path(place, "ours"), {})
-        try:
-            kafka.start()
-            ours.start()
+        with kafka.running(), ours.running():
             theirs = verdicts_of(kafka, kafka.data_dir, cases)
             own = verdicts_of(ours, ours.data_dir, cases)
-        finally:
-            kafka.close()
-            ours.close()
     lines = []
     for case, verdict, our_verdict in zip(cases, theirs, own, strict=True):
         named, rest = unexplained([case], [verdict], [our_verdict])

@@ -25,12 +25,12 @@ from barnabas.protocol.messages.group_admin import (
 from barnabas.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.memory_records import any_batches
-from tests.broker.test_offsets import Fetched, commit, delete, fetch
 from tests.compatibility.data_dirs import adopt, copy_data_dir, partition_dirs, start_over_data_dir
 from tests.support.apache_kafka import ApacheKafka, need_apache_kafka
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.raw_client import ConnectionClosed, RawClient
 from tests.support.raw_group_member import await_coordinator, classic_member
+from tests.support.raw_offsets import Fetched, commit_offsets, delete_offsets, fetch_offsets
 from tests.support.server_process import ServerProcess
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -51,10 +51,10 @@ def make_groups(client: RawClient, server: ServerProcess) -> None:
     for group in GROUPS:
         await_coordinator(client, group)
     for offset in range(5):
-        commit(client, "plain", TOPIC, {0: offset, 2: offset + 100})
-    commit(client, "with-retention", TOPIC, {1: 5}, 3, retention_time_ms=10**9)
-    commit(client, "deleted-in-part", TOPIC, {0: 1, 1: 2})
-    assert delete(client, "deleted-in-part", TOPIC, 0)[0] == ErrorCode.NONE
+        commit_offsets(client, "plain", TOPIC, {0: offset, 2: offset + 100})
+    commit_offsets(client, "with-retention", TOPIC, {1: 5}, 3, retention_time_ms=10**9)
+    commit_offsets(client, "deleted-in-part", TOPIC, {0: 1, 1: 2})
+    assert delete_offsets(client, "deleted-in-part", TOPIC, 0)[0] == ErrorCode.NONE
     with classic_member(server, "empty-with-name", [TopicPartition(TOPIC, 0)]):
         commit_as_simple_consumer(client)
     # Entered and not left: its broker stops first.
@@ -73,7 +73,7 @@ def commit_as_simple_consumer(client: RawClient) -> None:
 def described(client: RawClient) -> dict[str, Any]:
     """States, members and offsets of all groups."""
     groups = client.call(DescribeGroupsRequest(list(GROUPS)), 5, DescribeGroupsResponse).groups
-    offsets: dict[str, Fetched] = {group: fetch(client, group, TOPIC, None) for group in GROUPS}
+    offsets: dict[str, Fetched] = {group: fetch_offsets(client, group, TOPIC, None) for group in GROUPS}
     listed = client.call(ListGroupsRequest(), 4, ListGroupsResponse).groups
     return {
         "groups": {each.group_id: each for each in groups},

@@ -17,13 +17,9 @@ from barnabas_spark.log_source.sidecar_job import SidecarJob
 from barnabas_spark.reading.row_bounds import ALL_ROWS
 from tests.compatibility.contents import (
     BROKER_PROPERTIES,
-    COMPACTED,
     PARTITIONS,
     TRANSACTIONS,
-    fill,
-    fill_by_clients,
-    fill_transactions,
-    wait_until_cleaned,
+    filled,
 )
 from tests.support.apache_kafka import ApacheKafka, need_apache_kafka
 from tests.support.kafka_znodes import kafka_znodes
@@ -100,15 +96,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     need_apache_kafka()
     properties = BROKER_PROPERTIES | {"replica.high.watermark.checkpoint.interval.ms": "500"}
     broker = ApacheKafka(tmp_path_factory.mktemp("kafka"), properties)
-    try:
-        broker.start()
-        fill(broker)
-        fill_by_clients(broker)
-        fill_transactions(broker)
-        wait_until_cleaned(broker.data_dir, COMPACTED)
+    with filled(broker):
         yield broker
-    finally:
-        broker.close()
 
 
 def test_the_records_of_a_consumer(kafka: ApacheKafka) -> None:

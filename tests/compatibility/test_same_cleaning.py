@@ -31,6 +31,7 @@ from tests.support.barnabas_process import BarnabasProcess
 from tests.support.kafka_znodes import kafka_znodes
 from tests.support.raw_client import RawClient
 from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -123,10 +124,7 @@ def _clean(server: ServerProcess, data_dir: Path) -> Cleaned:
 
 def _wait_until_settled(data_dir: Path) -> None:
     """Return when the topic of which not all may be cleaned has been cleaned as far as it may."""
-    deadline = time.monotonic() + 60
-    while LAGGING not in cleaner_checkpoint(data_dir):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: LAGGING in cleaner_checkpoint(data_dir), 60)
 
 
 def _batch(stored: str) -> Any:

@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -40,13 +40,14 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch import RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from tests.broker.test_offsets import NOT_COMMITTED, fetch
 from tests.compatibility.data_dirs import adopt, barnabas_dump, copy_data_dir, partition_dirs, start_over_data_dir
 from tests.support.apache_kafka import ApacheKafka, dump_log_segments, need_apache_kafka
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.raw_client import SECONDS, RawClient, make_batch
 from tests.support.raw_group_member import await_coordinator
+from tests.support.raw_offsets import NOT_COMMITTED, fetch_offsets
 from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -67,16 +68,10 @@ PROPERTIES = {
 COMPACTED = {"cleanup.policy": "compact"}
 CONFIGS = {"__consumer_offsets": COMPACTED | {"compression.type": "producer"}, LOG: COMPACTED, TOPIC: {}}
 
-T = TypeVar("T")
 
-
-def until(call: Callable[[], T], is_right: Callable[[T], bool]) -> T:
+def until(call: Callable[[], Any], is_right: Callable[[Any], bool]) -> Any:
     """The first result of `call` that is right."""
-    deadline = time.monotonic() + 2 * SECONDS
-    while not is_right(found := call()):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.05)
-    return found
+    return wait_until(call, 2 * SECONDS, is_right)
 
 
 class Writer(NamedTuple):
@@ -225,15 +220,15 @@ def check_goes_on(server: ServerProcess, open_writer: Writer, before: dict[str, 
         assert {**found, "decided": None} == {**before, "decided": None}
         visible = {0: [b"committed 0", b"decided 0"], 1: [b"committed 0", b"decided 0"]}
         assert committed_values(server) == visible
-        assert fetch(client, GROUP, TOPIC, [0]) == {0: NOT_COMMITTED}
-        unstable = fetch(client, GROUP, TOPIC, [0], require_stable=True)
+        assert fetch_offsets(client, GROUP, TOPIC, [0]) == {0: NOT_COMMITTED}
+        unstable = fetch_offsets(client, GROUP, TOPIC, [0], require_stable=True)
         assert unstable[0][3] == ErrorCode.UNSTABLE_OFFSET_COMMIT
         open_writer.write(client, 1)
         open_writer.end(client, commits=True)
         until(lambda: described(client), lambda found: found["open"]["state"] == "CompleteCommit")
         all_values = {number: [*values, b"open 0", b"open 1"] for number, values in visible.items()}
         assert committed_values(server) == all_values
-        assert fetch(client, GROUP, TOPIC, [0], require_stable=True)[0][0] == 7
+        assert fetch_offsets(client, GROUP, TOPIC, [0], require_stable=True)[0][0] == 7
         # The fenced producer cannot write any more, the new one can.
         for name in IDS:
             writer = Writer.begin(client, name)

@@ -89,7 +89,7 @@ from barnabas.protocol.messages.transactions import (
 )
 from barnabas.records.compression import Codec
 from barnabas.records.legacy_records import encode_message_set
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 from tests.support.raw_client import FETCH_BY_TOPIC_ID, PRODUCE_BY_TOPIC_ID, make_batch
 
 TARGET: Final = "target"

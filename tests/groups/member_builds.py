@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -118,7 +119,7 @@ def _built(name: str, build: Callable[[Path], None]) -> Path:
     try:
         shutil.copytree(source, scratch, dirs_exist_ok=True)
         build(scratch)
-        if not target.is_dir():
+        with suppress(OSError):  # another process was first
             scratch.rename(target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -36,17 +36,16 @@ from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitP
 from barnabas.runtime.clock import SystemClock
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
 from barnabas.testing.znode_server import ZnodeServer
-from barnabas.transport.channel.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
-from barnabas.transport.channel.transport_layer import TransportLayer
+from barnabas.transport.channel.authenticator import ANONYMOUS
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
 from barnabas.zk.zookeeper.zookeeper_store import ZookeeperStore
 from tests.broker.versions import each_version
 from tests.support.barnabas_process import BarnabasProcess
+from tests.support.listener_servers import ALICE, ALICES_ADDRESS, channel_by_address
 from tests.support.raw_client import RawClient, make_batch
 from tests.support.server_process import ServerFailed, free_port
 
-ALICE, ALICES_ADDRESS = "User:alice", "127.0.0.2"
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 LITERAL, PREFIXED, MATCH = PatternType.LITERAL, PatternType.PREFIXED, PatternType.MATCH
 READ, WRITE, DESCRIBE, ANY = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.ANY
@@ -54,14 +53,6 @@ ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 PROTOCOLS = "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT"
 AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
-
-
-def channel_by_address(stream_socket: Any) -> tuple[TransportLayer, Authenticator]:
-    """A ChannelBuilder that knows alice by her address."""
-    transport, _ = plaintext_channel(stream_socket)
-    authenticator = PlaintextAuthenticator()
-    authenticator.principal = ALICE if stream_socket.getpeername()[0] == ALICES_ADDRESS else ANONYMOUS
-    return transport, authenticator
 
 
 def properties(directory: Path, settings: Mapping[str, str]) -> dict[str, str]:

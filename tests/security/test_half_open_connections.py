@@ -7,7 +7,6 @@ SaslHandshake, between the messages of SCRAM; and the last three once more over 
 from __future__ import annotations
 
 import itertools
-import resource
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,34 +18,21 @@ import pytest
 from barnabas.clients.admin import Admin, ScramAlteration, ScramMechanism
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from tests.security.conftest import Certificates
-from tests.security.test_sasl_listeners import LISTENERS, PASSWORD, await_login, sasl_properties
-from tests.security.test_ssl_listeners import client_hello
+from tests.security.conftest import PASSWORD, SASL_LISTENERS, Certificates, client_hello, sasl_properties
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.broker_metrics import metric_value
 from tests.support.raw_client import SECONDS, RawClient
-from tests.support.sasl_exchange import SaslRawClient, SaslTlsRawClient, ScramDialogue
+from tests.support.sasl_exchange import SaslRawClient, SaslTlsRawClient, ScramDialogue, await_login
 from tests.support.server_fixtures import SERVER_PROPERTIES
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("many_descriptors")]
 
 CROWD = 1_000
-DESCRIPTORS = 4_096
-"""For the crowd in this process, and for the same in the broker's."""
 IDLE_MS = 5_000
 LONG_IDLE_MS = 600_000
 SCRAM = "SCRAM-SHA-512"
 OPEN = "kafka_server_socket_server_metrics_connection_count"
-
-
-@pytest.fixture(autouse=True)
-def many_descriptors() -> Iterator[None]:
-    """Raise the limit of this process, which the broker inherits."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(DESCRIPTORS, before[0]), max(DESCRIPTORS, before[1])))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 class Place(NamedTuple):
@@ -76,7 +62,7 @@ def running(certificates: Certificates, directory: Path, **more: str) -> Iterato
     ours = {name: value for name, value in sasl_properties(certificates).items() if ".name.re" not in name}
     own = {"metrics.listen": "127.0.0.1:0", "num.network.threads": "2"}
     broker = BarnabasProcess(directory, SERVER_PROPERTIES | ours | own | given)
-    broker.more_listeners = tuple(f"{name}://127.0.0.1:0" for name in LISTENERS)
+    broker.more_listeners = tuple(f"{name}://127.0.0.1:0" for name in SASL_LISTENERS)
     with broker.running():
         with Admin(broker.bootstrap_servers) as admin:
             admin.alter_user_scram_credentials([ScramAlteration("alice", ScramMechanism.SCRAM_SHA_512, PASSWORD)])

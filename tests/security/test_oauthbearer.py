@@ -15,8 +15,7 @@ from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.sasl import SaslAuthenticateResponse
 from barnabas.security.sasl.oauth_config import UNSECURED_HANDLER
-from tests.security.test_our_sasl_clients import barnabas
-from tests.security.test_our_ssl_clients import address, check_clients
+from tests.security.secured_clients import address, barnabas, check_clients
 from tests.support.apache_kafka import CONSOLE_PRODUCER, need_apache_kafka, run_tool
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.broker_log import wait_for_log_line
@@ -31,9 +30,7 @@ from tests.support.identity_provider import (
 )
 from tests.support.raw_client import SECONDS
 from tests.support.sasl_exchange import SaslRawClient
-from tests.support.server_fixtures import SERVER_PROPERTIES, topic
-
-__all__ = ["topic"]
+from tests.support.server_fixtures import SERVER_PROPERTIES
 
 KEY = SigningKey("first")
 LISTENERS = ("SIGNED", "UNSECURED")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,29 +11,14 @@ from barnabas.clients.authentication_errors import SaslAuthenticationError
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.producer.producer import Producer
 from barnabas.clients.settings.client_config import ClientConfig
-from tests.security.conftest import Certificates
-from tests.security.test_our_ssl_clients import SECONDS, address, check_clients
-from tests.security.test_sasl_listeners import LISTENERS, PASSWORD, sasl_server
+from tests.security.conftest import PASSWORD, SASL_LISTENERS, Certificates
+from tests.security.secured_clients import SECONDS, address, barnabas, check_clients, login
 from tests.support.barnabas_process import BarnabasProcess
-
-__all__ = ["sasl_server"]
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
-def login(certificates: Certificates, listener: str, password: str = PASSWORD) -> dict[str, Any]:
-    settings: dict[str, Any] = {
-        "security_protocol": LISTENERS[listener],
-        "sasl_mechanism": "PLAIN",
-        "sasl_username": "alice",
-        "sasl_password": password,
-    }
-    if "SSL" in LISTENERS[listener]:
-        settings["ssl_truststore_location"] = str(certificates.trust_pem)
-    return settings
-
-
-@pytest.mark.parametrize("listener", sorted(LISTENERS))
+@pytest.mark.parametrize("listener", sorted(SASL_LISTENERS))
 def test_each_client_works_after_its_login(
     sasl_server: BarnabasProcess, certificates: Certificates, topic: str, listener: str
 ) -> None:
@@ -61,11 +43,6 @@ def test_a_rejected_login_ends_each_call_with_the_broker_s_words(
         consumer.subscribe(["t"])
         with pytest.raises(SaslAuthenticationError):
             consumer.poll(1000 * SECONDS)
-
-
-def barnabas(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "barnabas", *arguments]
-    return subprocess.run(command, input="one\ntwo\n", capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_commands_read_kafka_s_properties_file(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,41 +14,13 @@ from barnabas.clients.errors import Unreachable
 from barnabas.clients.producer.producer import Producer
 from barnabas.clients.settings.client_config import ClientConfig
 from tests.security.conftest import Certificates, ssl_broker
+from tests.security.secured_clients import SECONDS, address, check_clients
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.certificates import PASSWORD, CertificateAuthority
-
-SECONDS = 60
-"""For what takes milliseconds on an idle machine."""
-
-
-def address(server: BarnabasProcess, listener: str, host: str = "127.0.0.1") -> str:
-    return f"{host}:{server.ports[listener]}"
 
 
 def trusting(certificates: Certificates, **more: Any) -> dict[str, Any]:
     return {"security_protocol": "SSL", "ssl_truststore_location": str(certificates.trust_pem), **more}
-
-
-def check_clients(servers: str, topic: str, settings: dict[str, Any]) -> None:
-    """Write in a transaction, read in a group, ask as admin."""
-    with Producer(servers, transactional_id=f"writer-{topic}", **settings) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        futures = [producer.send(topic, value=b"%d" % number) for number in range(10)]
-        producer.commit_transaction()
-        assert [future.result(SECONDS).offset for future in futures] == list(range(10))
-    reader = {"auto_offset_reset": "earliest", "isolation_level": "read_committed", **settings}
-    with Consumer(servers, group_id=f"readers-{topic}", **reader) as consumer:
-        consumer.subscribe([topic])
-        values: list[bytes | None] = []
-        deadline = time.monotonic() + SECONDS
-        while len(values) < 10:
-            assert time.monotonic() < deadline, values
-            values += [record.value for record in consumer.poll(500)]
-        assert values == [b"%d" % number for number in range(10)]
-        consumer.commit_sync()
-    with Admin(servers, config=ClientConfig(**settings)) as admin:
-        assert topic in admin.list_topics()
 
 
 @pytest.mark.parametrize("listener", ["SSL", "REQUIRED"])

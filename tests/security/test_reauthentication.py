@@ -14,19 +14,14 @@ from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.producer.producer import Producer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.security.conftest import Certificates
-from tests.security.test_our_sasl_clients import login
-from tests.security.test_our_ssl_clients import address
-from tests.security.test_sasl_java import client_properties
-from tests.security.test_sasl_listeners import LISTENERS, PASSWORD, sasl_properties
-from tests.support.apache_kafka import need_apache_kafka, run_tool
+from tests.security.conftest import PASSWORD, SASL_LISTENERS, Certificates, sasl_properties
+from tests.security.secured_clients import address, client_properties, login
+from tests.support.apache_kafka import endless_tool, need_apache_kafka
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.broker_metrics import metric_value
 from tests.support.raw_client import ConnectionClosed
 from tests.support.sasl_exchange import SaslRawClient
-from tests.support.server_fixtures import SERVER_PROPERTIES, topic
-
-__all__ = ["topic"]
+from tests.support.server_fixtures import SERVER_PROPERTIES
 
 LIFE_MS = 2_000
 """Clients log in again after 1.7 seconds; a broker lets nobody do so more often than once a second."""
@@ -52,7 +47,7 @@ def short_sessions(
             "inline.requests.enable": str(request.param == "inline").lower(),
         },
     )
-    broker.more_listeners = tuple(f"{name}://127.0.0.1:0" for name in LISTENERS)
+    broker.more_listeners = tuple(f"{name}://127.0.0.1:0" for name in SASL_LISTENERS)
     broker.start()
     yield broker
     broker.stop()
@@ -144,9 +139,9 @@ def test_java_logs_in_again(short_sessions: BarnabasProcess, tmp_path: Path, top
     renewed = metric_value(short_sessions.ports["http"], RENEWED)
     address_of_sasl = f"{short_sessions.host}:{short_sessions.ports['SASL']}"
     place = ("--bootstrap-server", address_of_sasl, "--topic", topic, "--producer.config", str(settings))
-    run_tool(
-        "org.apache.kafka.tools.VerifiableProducer",
-        *(*place, "--max-messages", "100", "--throughput", "10"),
-        directory=tmp_path,
-    )
-    assert metric_value(short_sessions.ports["http"], RENEWED) >= renewed + 3
+    deadline = time.monotonic() + SECONDS
+    producer = "org.apache.kafka.tools.VerifiableProducer"
+    with endless_tool(producer, *place, "--throughput", "10", directory=tmp_path) as answers:
+        while metric_value(short_sessions.ports["http"], RENEWED) < renewed + 3:
+            assert time.monotonic() < deadline, "the producer does not log in again"
+            assert "producer_send_error" not in next(answers, "producer_send_error: it has ended")

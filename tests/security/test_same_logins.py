@@ -8,14 +8,11 @@ import pytest
 
 from barnabas.clients.admin import Admin, ScramAlteration
 from barnabas.protocol.errors import ErrorCode
+from tests.security.conftest import SecuredKafka
 from tests.security.login_scripts import PASSWORD, SCRIPTS, USER, run
-from tests.security.test_our_clients_on_apache_kafka import SecuredKafka, kafka
-from tests.security.test_sasl_listeners import MECHANISMS, await_login
 from tests.support.barnabas_process import BarnabasProcess
-from tests.support.sasl_exchange import SaslRawClient
+from tests.support.sasl_exchange import MECHANISMS, SaslRawClient, await_login
 from tests.support.server_fixtures import SERVER_PROPERTIES
-
-__all__ = ["kafka"]
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

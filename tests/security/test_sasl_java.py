@@ -6,25 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.test_sasl_listeners import PASSWORD
+from tests.security.conftest import PASSWORD
+from tests.security.secured_clients import PACKAGE, client_properties
 from tests.support.apache_kafka import CONFIG_COMMAND, CONSOLE_PRODUCER, ToolFailed, need_apache_kafka, run_tool
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.raw_client import RawClient
 from tests.support.server_fixtures import SERVER_PROPERTIES
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-
-PACKAGE = "org.apache.kafka.common.security"
-
-
-def client_properties(path: Path, mechanism: str, user: str, password: str) -> Path:
-    """Write the settings of a Java client."""
-    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
-    path.write_text(
-        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
-        f'sasl.jaas.config={PACKAGE}.{module} required username="{user}" password="{password}";\n'
-    )
-    return path
 
 
 def test_tools_and_clients(tmp_path: Path) -> None:

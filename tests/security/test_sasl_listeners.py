@@ -3,60 +3,23 @@
 from __future__ import annotations
 
 import struct
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from barnabas.clients.admin import Admin, QuotaEntity, ScramAlteration, ScramCredential, ScramMechanism
+from barnabas.clients.admin import Admin, QuotaEntity, ScramAlteration, ScramCredential
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest, SaslHandshakeResponse
-from tests.security.conftest import Certificates, ssl_properties
+from tests.security.conftest import PASSWORD, SASL_LISTENERS, Certificates
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.broker_log import wait_for_log_line
 from tests.support.raw_client import SECONDS
-from tests.support.sasl_exchange import SaslRawClient, plain_token
+from tests.support.sasl_exchange import MECHANISMS, SaslRawClient, await_login, plain_token
 from tests.support.server_fixtures import SERVER_PROPERTIES
 from tests.support.server_process import ServerFailed
-
-PASSWORD = "alice-knows-this"
-LISTENERS = {"SASL": "SASL_PLAINTEXT", "SASLTLS": "SASL_SSL"}
-
-
-def sasl_properties(certificates: Certificates) -> dict[str, str]:
-    """The settings of both SASL listeners."""
-    users = f'user_alice="{PASSWORD}" user_bob="bob-knows-this"'
-    login = f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
-    return ssl_properties(certificates) | {
-        "listener.security.protocol.map": ",".join(
-            ["PLAINTEXT:PLAINTEXT", *(f"{name}:{protocol}" for name, protocol in LISTENERS.items())]
-        ),
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-        "connection.failed.authentication.delay.ms": "1",
-        **{f"listener.name.{name.lower()}.plain.sasl.jaas.config": login for name in LISTENERS},
-    }
-
-
-@pytest.fixture(scope="session", params=["inline", "queue"])
-def sasl_server(
-    request: pytest.FixtureRequest, certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[BarnabasProcess]:
-    """A running broker with both listeners, in each dispatch mode."""
-    inline = {"inline.requests.enable": str(request.param == "inline").lower()}
-    properties = {
-        name: value for name, value in sasl_properties(certificates).items() if not name.startswith("listener.name.re")
-    }
-    broker = BarnabasProcess(tmp_path_factory.mktemp("sasl"), SERVER_PROPERTIES | properties | inline)
-    broker.more_listeners = tuple(f"{name}://127.0.0.1:0" for name in LISTENERS)
-    broker.start()
-    yield broker
-    broker.stop()
-    log = broker.log_text()
-    for secret in (PASSWORD, "bob-knows-this"):
-        assert secret not in log, "a secret is in the log"
 
 
 @pytest.fixture
@@ -129,12 +92,12 @@ def test_a_mechanism_that_is_not_enabled(client: SaslRawClient) -> None:
     assert client.is_closed_by_broker()
 
 
-@pytest.mark.parametrize("listener", LISTENERS)
+@pytest.mark.parametrize("listener", SASL_LISTENERS)
 def test_librdkafka(sasl_server: BarnabasProcess, certificates: Certificates, listener: str, topic: str) -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
     settings = {
         "bootstrap.servers": f"localhost:{sasl_server.ports[listener]}",
-        "security.protocol": LISTENERS[listener],
+        "security.protocol": SASL_LISTENERS[listener],
         "ssl.ca.location": str(certificates.trust_pem),
         "sasl.mechanism": "PLAIN",
         "sasl.username": "alice",
@@ -169,23 +132,6 @@ def user(sasl_server: BarnabasProcess) -> str:
     for mechanism in MECHANISMS:
         await_login(sasl_server, name, PASSWORD, mechanism, ErrorCode.NONE)
     return name
-
-
-MECHANISMS = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-
-
-def await_login(
-    server: BarnabasProcess, name: str, password: str, mechanism: ScramMechanism, expected: ErrorCode
-) -> None:
-    """Log in, again and again, until the outcome is as expected: a change is in force a moment after its answer."""
-    deadline = time.monotonic() + 2 * SECONDS
-    while True:
-        with SaslRawClient(server, address=(server.host, server.ports["SASL"])) as connected:
-            code = connected.log_in(name, password, mechanism.name.replace("_", "-")).error_code
-        if code == expected:
-            return
-        assert time.monotonic() < deadline, f"the login is answered {code}, not {expected.name}"
-        time.sleep(0.01)
 
 
 def test_passwords_change_and_end(sasl_server: BarnabasProcess, user: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from tests.security.conftest import Certificates
+from tests.security.conftest import Certificates, client_hello
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.broker_log import wait_for_log_line
 from tests.support.certificates import CertificateAuthority
@@ -188,15 +188,6 @@ def test_handshakes_that_stop_half_way_do_not_delay_others(
     finally:
         for half in stopped:
             half.close()
-
-
-def client_hello(certificates: Certificates) -> bytes:
-    """The first bytes of a handshake."""
-    outgoing = ssl.MemoryBIO()
-    tls = certificates.authority.client_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
-    with pytest.raises(ssl.SSLWantReadError):
-        tls.do_handshake()
-    return outgoing.read()
 
 
 def test_secrets_are_in_no_log(ssl_server: BarnabasProcess, certificates: Certificates) -> None:

@@ -19,8 +19,8 @@ from barnabas.clients.errors import ClientTimeout, CommitFailed
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
+from tests.support.scripted_cluster import batch
 from tests.support.simulated_group import SimulatedGroup
-from tests.unit.clients.consumer.test_consumer import batch
 
 STEPS = 40
 NAMES = ("foo", "bar", "baz")

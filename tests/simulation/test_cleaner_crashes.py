@@ -13,8 +13,7 @@ import pytest
 
 from barnabas.storage.log.unified_log import UnifiedLog
 from tests.support.simulated_files import PowerOff, SimulatedFiles
-from tests.unit.storage.cleaner.test_transactions import Producer, committed_offsets
-from tests.unit.storage.cleaner_harness import CleanedBroker, append, stored
+from tests.unit.storage.cleaner_harness import CleanedBroker, Producer, append, committed_offsets, stored
 from tests.unit.storage.log_harness import LOG_DIR, NOW, check_indexes
 
 Rows = list[tuple[int, bytes | None, bytes | None]]
@@ -63,7 +62,7 @@ def check(broker: CleanedBroker, log: UnifiedLog) -> None:
     assert set(seen) >= set(COMMITTED)
     rows = {offset: key for offset, key, _ in BEFORE}
     assert not [offset for offset in seen if rows[offset] == b"bad"]
-    assert [(each.producer_id, each.last_sequence) for each in sorted(log.active_producers())] == [(1, 5), (2, 11)]
+    assert [(each.producer_id, each.last_sequence) for each in sorted(log.producers.active())] == [(1, 5), (2, 11)]
     check_indexes(log)
     names = broker.files.list_dir(log.directory)
     assert not [name for name in names if name.endswith((".cleaned", ".swap"))]

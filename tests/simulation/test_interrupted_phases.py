@@ -13,7 +13,7 @@ import pytest
 
 from barnabas.protocol.errors import ApiError
 from barnabas.records.record_batch import RecordBatch
-from tests.simulation.test_crash_histories import History
+from tests.simulation.crash_history import History
 from tests.support.simulated_files import PowerOff
 from tests.unit.storage.log_harness import PARTITION, batch, read_all, without_place
 

@@ -15,6 +15,7 @@ import pytest
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.record_batch import RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
+from barnabas.storage.log.aborted_transactions import collect_aborted
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_environment import LogManagerConfig
 from tests.support.simulated_files import PowerOff, SimulatedFiles
@@ -83,7 +84,8 @@ class ProducerHistory:
                 self.broker.manager.checkpoints.write_recovery_points()
 
     def _send(self, producer_id: int) -> None:
-        known = self.log.producer_states.last_entry(producer_id)
+        states = self.log.producers.states
+        known = states.entries.get(producer_id) if states is not None else None
         sequence = known.last_sequence + 1 if known is not None else 0
         builder = RecordBatchBuilder(
             producer_id=producer_id,
@@ -93,9 +95,9 @@ class ProducerHistory:
         )
         builder.append(NOW, b"key", b"value")
         if producer_id == TRANSACTIONAL:
-            verification = self.log.begin_verification(producer_id, 0, sequence)
+            verification = self.log.producers.begin_verification(producer_id, 0, sequence)
             if verification is not None:
-                self.log.end_verification(producer_id, 0, verification)
+                self.log.producers.end_verification(producer_id, 0, verification)
         info = self.log.append_as_leader(builder.build(), 0)
         assert not info.is_duplicate
         assert self.log.append_as_leader(builder.build(), 0).first_offset == info.first_offset
@@ -139,7 +141,7 @@ class ProducerHistory:
                 last[stored.producer_id] = stored.last_sequence
                 if stored.is_transactional:
                     begun.setdefault(stored.producer_id, stored.base_offset)
-        known = {producer.producer_id: producer for producer in log.active_producers()}
+        known = {producer.producer_id: producer for producer in log.producers.active()}
         assert {producer_id: known[producer_id].last_sequence for producer_id in last} == last
         starts = [producer.current_transaction_start_offset for producer in known.values()]
         open_starts = [start for start in starts if start >= 0]
@@ -147,7 +149,7 @@ class ProducerHistory:
             assert start in open_starts or min(open_starts) <= log.log_start_offset
         log.raise_high_watermark_to_end()
         assert log.last_stable_offset == max(min(open_starts, default=log.log_end_offset), log.log_start_offset)
-        entries = log.collect_aborted_transactions(0, log.log_end_offset)
+        entries = collect_aborted(log.local, 0, log.log_end_offset)
         assert all(entry.last_offset in aborted or entry.last_offset < log.log_start_offset for entry in entries)
         assert {offset for offset, has_data in aborted.items() if has_data} <= {entry.last_offset for entry in entries}
         check_indexes(log)

@@ -565,7 +565,7 @@ class CrashLife:
         """Abort the transactions that the coordinator does not know any more, as an operator does."""
         marker, topic = WriteTxnMarkersRequest.WritableTxnMarker, WriteTxnMarkersRequest.WritableTxnMarkerTopic
         for place in (*DATA_PLACES, *GROUP_PLACES):
-            for producer in self.broker.log(place).active_producers():
+            for producer in self.broker.log(place).producers.active():
                 if producer.current_transaction_start_offset < 0:
                     continue
                 self.counts["hanging"] += 1

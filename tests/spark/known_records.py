@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from pyspark.sql import DataFrame
+
 from barnabas.clients.producer import Producer
 
 CODECS: tuple[Literal["none", "gzip", "snappy", "lz4", "zstd"], ...] = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -52,3 +54,29 @@ def produce(
                 offset = future.result(30).offset
                 sent.append(KnownRecord(key, value, topic, partition, offset, timestamp, headers))
     return sorted(sent, key=lambda record: (record.partition, record.offset))
+
+
+def rows(frame: DataFrame) -> list[KnownRecord]:
+    """The rows in the form of known records, in order."""
+    collected = [
+        KnownRecord(
+            as_bytes(row.key),
+            as_bytes(row.value),
+            row.topic,
+            row.partition,
+            row.offset,
+            row.at,
+            tuple((header.key, as_bytes(header.value)) for header in row.headers),
+        )
+        for row in frame.selectExpr("*", "unix_millis(timestamp) at").collect()
+    ]
+    return sorted(collected, key=lambda record: (record.partition, record.offset))
+
+
+def as_bytes(field: bytearray | None) -> bytes | None:
+    return None if field is None else bytes(field)
+
+
+def write(frame: DataFrame, bootstrap_servers: str, **options: str) -> None:
+    writer = frame.write.format("barnabas").mode("append").option("kafka.bootstrap.servers", bootstrap_servers)
+    writer.options(**options).save()

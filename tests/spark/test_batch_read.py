@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas_spark import table
-from tests.spark.known_records import FIRST_TIMESTAMP_MS, KnownRecord, produce
+from tests.spark.known_records import FIRST_TIMESTAMP_MS, KnownRecord, produce, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -42,27 +42,6 @@ def load(spark: SparkSession, bootstrap_servers: str, topic: str) -> Callable[..
         return (reader.schema(schema) if schema else reader).load()
 
     return _load
-
-
-def rows(frame: DataFrame) -> list[KnownRecord]:
-    """The rows in the form of known records, in order."""
-    collected = [
-        KnownRecord(
-            as_bytes(row.key),
-            as_bytes(row.value),
-            row.topic,
-            row.partition,
-            row.offset,
-            row.at,
-            tuple((header.key, as_bytes(header.value)) for header in row.headers),
-        )
-        for row in frame.selectExpr("*", "unix_millis(timestamp) at").collect()
-    ]
-    return sorted(collected, key=lambda record: (record.partition, record.offset))
-
-
-def as_bytes(field: bytearray | None) -> bytes | None:
-    return None if field is None else bytes(field)
 
 
 def test_every_column_of_every_codec_is_as_it_was_produced(

@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
+from tests.support.server_process import left_in_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -34,24 +35,6 @@ def demo(output: Path) -> Iterator[subprocess.Popen[str]]:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def left_in_session(session: int) -> list[str]:
-    """Command lines of the processes of a session that do not end within half a minute.
-
-    Spark's Python processes end when they notice that the JVM is gone, a moment after it.
-    """
-    deadline = time.monotonic() + 30
-    while (running := _running_in_session(session)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return running
-
-
-def _running_in_session(session: int) -> list[str]:
-    """Command lines of the processes of a session that are not just waiting to be reaped."""
-    listed = subprocess.run(["ps", "-eo", "sid=,stat=,args="], capture_output=True, text=True, check=True).stdout
-    fields = [line.split(None, 2) for line in listed.splitlines()]
-    return [args for sid, state, args in fields if int(sid) == session and not state.startswith("Z")]
 
 
 def test_the_whole_trip_and_a_second_run(tmp_path: Path) -> None:

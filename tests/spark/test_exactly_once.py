@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.spark.committed_records import committed_values
-from tests.spark.test_sink import write
+from tests.spark.known_records import write
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -14,8 +14,8 @@ import pytest
 
 from barnabas.clients.producer import Producer
 from tests.spark.committed_records import committed_values
-from tests.spark.test_demo import left_in_session
 from tests.support.documented_code import ROOT
+from tests.support.server_process import left_in_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 

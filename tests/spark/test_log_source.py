@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, OffsetCheckpointFile
 from barnabas.testing import BrokerProcess, broker
 from barnabas_spark import table
-from tests.spark.known_records import KnownRecord, produce
-from tests.spark.test_batch_read import rows
+from tests.spark.known_records import KnownRecord, produce, rows
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -45,10 +44,7 @@ class Filled:
     def await_checkpoint(self) -> None:
         """Return when the broker has written down the high watermarks."""
         file = OffsetCheckpointFile(self.data_dir, HIGH_WATERMARK_FILE, OperatingSystemFiles(read_only=True))
-        deadline = time.monotonic() + 30
-        while sum(offset for key, offset in file.read().items() if key.topic == TOPIC) < RECORDS:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(lambda: sum(offset for key, offset in file.read().items() if key.topic == TOPIC) >= RECORDS, 30)
 
 
 def consume(bootstrap_servers: str) -> list[KnownRecord]:

@@ -9,13 +9,13 @@ from typing import TypeAlias
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer.partition_choice import partition_for_key
 from barnabas.protocol.topic_partition import TopicPartition
-from tests.spark.known_records import CODECS
+from tests.spark.known_records import CODECS, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -34,11 +34,6 @@ def records_of(bootstrap_servers: str, topic: str, partitions: int) -> list[Row]
         while len(found) < sum(ends.values()):
             found.extend((each.partition, each.key, each.value, tuple(each.headers)) for each in consumer.poll(1_000))
     return found
-
-
-def write(frame: DataFrame, bootstrap_servers: str, **options: str) -> None:
-    writer = frame.write.format("barnabas").mode("append").option("kafka.bootstrap.servers", bootstrap_servers)
-    writer.options(**options).save()
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -10,7 +10,7 @@ import pytest
 from barnabas.clients.producer.partition_choice import partition_for_key
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch import batches
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 from barnabas_spark.options.option_values import OptionError
 from barnabas_spark.options.sink_options import SinkOptions
 from barnabas_spark.writing.row_sender import RowAddresser

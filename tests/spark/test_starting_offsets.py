@@ -3,52 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 
 import pytest
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.options.option_values import OptionError
-from barnabas_spark.options.source_options import DataLoss, SourceOptions
+from barnabas_spark.options.source_options import DataLoss
 from barnabas_spark.options.topic_offsets import Offsets
 from barnabas_spark.reading.starting_offsets import first_offsets, partitions_to_read, resolve
-
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-class FakeBroker:
-    """Topic `t` with two partitions, whose end moves on at every question."""
-
-    def __init__(self) -> None:
-        self.end = 100
-
-    def topics(self) -> list[str]:
-        return ["other", "t", "tt"]
-
-    def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
-        assert list(topics) == ["t"]
-        return [T0, T1]
-
-    def latest_from(self, known: Offsets, partitions: Sequence[TopicPartition]) -> Offsets:
-        return self.latest(partitions)
-
-    def at_timestamps(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
-        """Offset 50 is of the millisecond 1000, and the youngest."""
-        return {partition: 50 if timestamp_ms <= 1_000 else -1 for partition, timestamp_ms in timestamps_ms.items()}
-
-    def earliest(self, partitions: Sequence[TopicPartition]) -> Offsets:
-        return dict.fromkeys(partitions, 5)
-
-    def latest(self, partitions: Sequence[TopicPartition]) -> Offsets:
-        self.end += 1
-        return dict.fromkeys(partitions, self.end)
-
-
-def options(streaming: bool = True, **more: str) -> SourceOptions:
-    given = {"kafka.bootstrap.servers": "h:1", **more}
-    if not {"assign", "subscribePattern"} & more.keys():
-        given["subscribe"] = "t"
-    return SourceOptions.parse(given, streaming=streaming)
+from tests.spark.scripted_offsets import T0, T1, FakeBroker, options
 
 
 def test_positions_become_offsets() -> None:

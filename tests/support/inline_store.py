@@ -5,15 +5,26 @@ Several sessions share one table of znodes (sqlite3 in memory), as brokers share
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import Any
 
+from barnabas.config.listeners import EndPoint
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.topic_admin import TopicAdmin, TopicAdminConfig, TopicToCreate
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
+from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.runtime.clock import Clock
+from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store.errors import StoreUnavailableError
 from barnabas.zk.store.store import Operation, Outcome, SessionListener, SessionState, Store
 from barnabas.zk.store.watches import FiredWatch
 from barnabas.zk.store.znode_table import ZnodeTable, open_database
+from barnabas.zk.znodes.broker_zk_data import BrokerInfo
+from tests.support.mock_clock import MockClock
 
 
 class InlineStore:
@@ -94,3 +105,36 @@ class InlineSession(Store):
         if not self.closed:
             self.closed = True
             self.store.queue(self.store.table.end_session(self._session_id))
+
+
+class RegisteredBrokers:
+    """A store with registered brokers, of which the metadata tells."""
+
+    def __init__(self, racks: dict[int, str | None], **settings: Any) -> None:
+        clock = MockClock()
+        self.store = InlineStore(clock)
+        self.zk = KafkaZkClient(self.store.new_session(), clock)
+        self.zk.make_sure_persistent_paths_exist()
+        self.cache = MetadataCache(0)
+        for broker_id, rack in racks.items():
+            info = BrokerInfo(broker_id, (EndPoint("h", 9092 + broker_id, "PLAINTEXT", "PLAINTEXT"),), rack)
+            self.zk.register_broker(info)
+        live = [UpdateMetadataRequest.UpdateMetadataBroker(id=b, rack=rack) for b, rack in racks.items()]
+        self.cache.update_metadata(UpdateMetadataRequest(live_brokers=live))
+        self.admin = TopicAdmin(self.zk, self.cache, TopicAdminConfig(**settings), random.Random(1))
+
+    def error_of(self, topic: TopicToCreate) -> tuple[ErrorCode, str]:
+        (result,) = self.admin.create_topics([topic])
+        assert isinstance(result.error, ApiError)
+        assert (result.num_partitions, result.replication_factor, result.topic_id) == (-1, -1, ZERO_UUID)
+        (checked,) = self.admin.create_topics([topic], validate_only=True)
+        assert checked.error is not None
+        assert (checked.error.code, checked.error.message) == (result.error.code, result.error.message)
+        assert topic.name not in self.zk.topics.all_topics() - {"orders", "a.b"}
+        return result.error.code, result.error.message
+
+
+def client_of(session: InlineSession) -> KafkaZkClient:
+    client = KafkaZkClient(session, MockClock())
+    client.make_sure_persistent_paths_exist()
+    return client

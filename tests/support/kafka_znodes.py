@@ -6,7 +6,6 @@ against Kafka's.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControll
 from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
 from barnabas.zk.znodes.topic_zk_data import TopicPartitionStateZNode, TopicZNode
 from tests.support.apache_kafka import ZooKeeper
+from tests.support.waiting import wait_until
 
 BROKER_ID = 0
 
@@ -33,10 +33,7 @@ class KafkaZnodes:
 
     def wait_for_session_end(self, broker_id: int = BROKER_ID, timeout_seconds: float = 30) -> None:
         """Return when a killed broker's registration has expired, so that it can come back."""
-        deadline = time.monotonic() + timeout_seconds
-        while self._client.exists(BrokerIdZNode.path(broker_id)) is not None:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: self._client.exists(BrokerIdZNode.path(broker_id)) is None, timeout_seconds)
 
     def raise_leader_epoch(self, partition: TopicPartition, by: int) -> None:
         """The broker will lead the partition in an epoch that much higher."""

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from barnabas.transport.channel.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
+from barnabas.transport.channel.transport_layer import TransportLayer
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.raw_client import RawClient
 from tests.support.server_fixtures import Server, make_server
@@ -54,3 +57,16 @@ class ListenerServer:
     def _listener(self, name: str, port: int) -> str:
         host = self._hosts[name]
         return f"{name}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+# -- a client that is known by its address
+
+ALICE, ALICES_ADDRESS = "User:alice", "127.0.0.2"
+
+
+def channel_by_address(stream_socket: Any) -> tuple[TransportLayer, Authenticator]:
+    """A ChannelBuilder that knows alice by her address."""
+    transport, _ = plaintext_channel(stream_socket)
+    authenticator = PlaintextAuthenticator()
+    authenticator.principal = ALICE if stream_socket.getpeername()[0] == ALICES_ADDRESS else ANONYMOUS
+    return transport, authenticator

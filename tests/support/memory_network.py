@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import itertools
 import socket
+import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -226,3 +227,8 @@ class MemoryNetwork:
         self._listening[address].append(server)
         client.notify(WRITABLE)
         return errno.EINPROGRESS
+
+
+def framed(*frames: bytes) -> bytes:
+    """With size prefixes."""
+    return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)

@@ -133,6 +133,17 @@ class RawClient:
         except ConnectionResetError:
             return True
 
+    def is_silent(self) -> bool:
+        """Whether neither an answer nor the end of the connection has come."""
+        self.socket.setblocking(False)
+        try:
+            self.socket.recv(1)
+        except BlockingIOError:
+            return True
+        finally:
+            self.socket.settimeout(SECONDS)
+        return False
+
     def _receive_exactly(self, size: int) -> bytes:
         parts, left = [], size
         while left:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from barnabas.clients.consumer.consumer import Consumer
+from barnabas.clients.consumer.group.consumer.member_states import MemberState
 from barnabas.clients.consumer.group.consumer.reconciling_coordinator import ReconcilingCoordinator
+from barnabas.clients.consumer.subscription_state import RebalanceListener
 from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -13,7 +15,7 @@ from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatReq
 from barnabas.protocol.messages.message import Message
 from tests.support.consumer_group_coordinator import ConsumerGroupCoordinator, name_of, topics_of
 from tests.support.scripted_selector import SentRequest
-from tests.support.simulated_group import Handler, SimulatedGroup
+from tests.support.simulated_group import Handler, SimulatedGroup, poll_until
 
 INTERVAL_MS = 5_000
 
@@ -122,3 +124,14 @@ def _response(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
         heartbeat_interval_ms=INTERVAL_MS,
         assignment=assignment,
     )
+
+
+def state_of(consumer: Consumer) -> MemberState:
+    return coordinator_of(consumer)._membership.state
+
+
+def joined(group: ReconcilingGroup, listener: RebalanceListener | None = None, **settings: Any) -> Consumer:
+    consumer = group.consumer(**settings)
+    consumer.subscribe(["t"], listener=listener)
+    poll_until([consumer], lambda: state_of(consumer) is MemberState.STABLE)
+    return consumer

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import ssl
 import struct
+import time
 from collections.abc import Callable
 
+from barnabas.clients.admin import ScramMechanism
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramFormatter, TokenCredential
 from barnabas.security.sasl.scram_messages import ClientFinal, ClientFirst, ServerFinal, ServerFirst, auth_message
-from tests.support.raw_client import RawClient
+from tests.support.barnabas_process import BarnabasProcess
+from tests.support.raw_client import SECONDS, RawClient
 from tests.support.server_process import ServerProcess
 
 
@@ -96,3 +101,39 @@ class SaslTlsRawClient(SaslRawClient):
         except BaseException:
             self.socket.close()
             raise
+
+
+PASSWORD = "alice-secret"
+JAAS = (
+    f'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="{PASSWORD}" user_bob="{PASSWORD}";'
+)
+CREDENTIALS = {name: ScramCredential.of_password(each, PASSWORD) for name, each in SCRAM_MECHANISMS.items()}
+
+
+class Credentials:
+    def of_user(self, mechanism: ScramFormatter, user: str) -> ScramCredential | None:
+        return CREDENTIALS[mechanism.name] if user == "alice" else None
+
+    def of_token(self, mechanism: ScramFormatter, token_id: str) -> TokenCredential | None:
+        return TokenCredential("carol", CREDENTIALS[mechanism.name], 10**13) if token_id == "token-1" else None
+
+
+def versions(request: ApiVersionsRequest | None, version: int) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION if request is None else 0, api_keys=[])
+
+
+MECHANISMS = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+
+
+def await_login(
+    server: BarnabasProcess, name: str, password: str, mechanism: ScramMechanism, expected: ErrorCode
+) -> None:
+    """Log in, again and again, until the outcome is as expected: a change is in force a moment after its answer."""
+    deadline = time.monotonic() + 2 * SECONDS
+    while True:
+        with SaslRawClient(server, address=(server.host, server.ports["SASL"])) as connected:
+            code = connected.log_in(name, password, mechanism.name.replace("_", "-")).error_code
+        if code == expected:
+            return
+        assert time.monotonic() < deadline, f"the login is answered {code}, not {expected.name}"
+        time.sleep(0.01)

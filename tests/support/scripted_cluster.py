@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from barnabas.clients.calls.blocking_client import BlockingClient
+from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.metadata.cluster_metadata import MetadataConfig
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -13,7 +14,10 @@ from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.compression import Codec
 from barnabas.records.memory_records import any_batches
+from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from tests.support.client_metadata import metadata_response
 from tests.support.mock_clock import MockClock
@@ -149,3 +153,32 @@ class ScriptedCluster:
                 )
             topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(topic.name, partitions))
         return ListOffsetsResponse(topics=topics)
+
+
+TP0, TP1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def batch(base: int, values: list[bytes], codec: Codec = Codec.NONE, **options: Any) -> bytes:
+    builder = RecordBatchBuilder(codec, base_offset=base, **options)
+    for index, value in enumerate(values):
+        builder.append(1000 + base + index, b"k", value, [("h", b"x")])
+    return builder.build()
+
+
+def consumer_of(cluster: ScriptedCluster, *partitions: TopicPartition, **settings: Any) -> Consumer:
+    consumer = Consumer("", client=cluster.client(), **{"auto_offset_reset": "earliest", **settings})
+    consumer.assign(partitions)
+    return consumer
+
+
+VALUE = b"v" * 900
+
+
+def batches(first: int, end: int) -> bytes:
+    """One record of about a kilobyte in each batch."""
+    made = b""
+    for offset in range(first, end):
+        builder = RecordBatchBuilder(base_offset=offset)
+        builder.append(1000 + offset, None, VALUE)
+        made += builder.build()
+    return made

@@ -8,6 +8,7 @@ holds only for ours asks for `ours`.
 from __future__ import annotations
 
 import os
+import resource
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,3 +111,12 @@ def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Serve
 def topic(request: pytest.FixtureRequest) -> str:
     """A topic name nobody else uses."""
     return f"{request.function.__name__[:100]}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """Raise the limit of this process, which a broker inherits."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(4096, before[0]), max(4096, before[1])))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)

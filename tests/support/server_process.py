@@ -165,3 +165,21 @@ class ServerProcess:
             yield
         finally:
             self.stop()
+
+
+def left_in_session(session: int) -> list[str]:
+    """Command lines of the processes of a session that do not end within half a minute.
+
+    Spark's Python processes end when they notice that the JVM is gone, a moment after it.
+    """
+    deadline = time.monotonic() + 30
+    while (running := _running_in_session(session)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return running
+
+
+def _running_in_session(session: int) -> list[str]:
+    """Command lines of the processes of a session that are not just waiting to be reaped."""
+    listed = subprocess.run(["ps", "-eo", "sid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+    fields = [line.split(None, 2) for line in listed.splitlines()]
+    return [args for sid, state, args in fields if int(sid) == session and not state.startswith("Z")]

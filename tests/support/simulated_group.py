@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.group.coordinator_channel import ChannelUser
+from barnabas.clients.consumer.subscription_state import RebalanceListener
 from barnabas.clients.metadata.cluster_metadata import MetadataConfig
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -25,6 +26,7 @@ from barnabas.protocol.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from tests.support.client_metadata import metadata_response
 from tests.support.consumer_group_coordinator import topic_id
@@ -201,3 +203,26 @@ class SimulatedGroup(ABC):
             ]
             topics.append(OffsetFetchResponse.OffsetFetchResponseTopics(name=topic.name, partitions=found))
         return OffsetFetchResponse(groups=[OffsetFetchResponse.OffsetFetchResponseGroup(GROUP_ID, topics, error)])
+
+
+class Events(RebalanceListener):
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, list[TopicPartition]]] = []
+
+    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        self.heard.append(("assigned", list(partitions)))
+
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self.heard.append(("revoked", list(partitions)))
+
+    def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        self.heard.append(("lost", list(partitions)))
+
+
+def poll_until(consumers: Sequence[Consumer], condition: Callable[[], Any], polls: int = 500) -> None:
+    for _ in range(polls):
+        if condition():
+            return
+        for consumer in consumers:
+            consumer.poll(20)
+    raise AssertionError("it never came to that")

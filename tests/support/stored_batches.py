@@ -1,4 +1,4 @@
-"""Reads record batches of .log files with nothing but `struct`: an eye on the disk that shares no code with the broker.
+"""Reads and changes record batches with nothing but `struct`: an eye on the disk that shares no code with the broker.
 
 Called by client, broker and crash tests. Magic 2 only: our broker stores nothing else.
 """
@@ -13,6 +13,21 @@ from pathlib import Path
 import crc32c
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
+FIELDS = (
+    "base_offset",
+    "length",
+    "epoch",
+    "magic",
+    "crc",
+    "attributes",
+    "last_delta",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "count",
+)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -65,3 +80,12 @@ def stored_batches(data_dir: Path, topic: str, partition: int) -> list[StoredBat
     """The batches of a partition, all segments in order."""
     segments = sorted((data_dir / f"{topic}-{partition}").glob("*.log"))
     return [batch for segment in segments for batch in read_segment(segment)]
+
+
+def changed(produced: bytes, *, fix_crc: bool = True, **fields: int) -> bytes:
+    """The batch with other header fields, and the checksum that belongs to them."""
+    values = dict(zip(FIELDS, HEADER.unpack_from(produced), strict=True)) | fields
+    data = bytearray(HEADER.pack(*values.values()) + produced[HEADER.size :])
+    if fix_crc:
+        data[17:21] = struct.pack(">I", crc32c.crc32c(data[21 : 12 + values["length"]]))
+    return bytes(data)

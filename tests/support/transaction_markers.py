@@ -6,7 +6,9 @@ import time
 from collections.abc import Sequence
 
 from barnabas.clients.consumer import Consumer
+from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse
 from barnabas.protocol.topic_partition import TopicPartition
+from tests.support.raw_client import RawClient
 
 
 def wait_for_markers(bootstrap: str, partitions: Sequence[TopicPartition]) -> None:
@@ -21,3 +23,14 @@ def wait_for_markers(bootstrap: str, partitions: Sequence[TopicPartition]) -> No
     ):
         while stable.end_offsets(partitions) != written.end_offsets(partitions):
             time.sleep(0.01)
+
+
+def describe_producers(
+    client: RawClient, topic: str, *partitions: int
+) -> list[DescribeProducersResponse.PartitionResponse]:
+    """The answers for these partitions."""
+    request = DescribeProducersRequest([DescribeProducersRequest.TopicRequest(topic, list(partitions))])
+    (answered,) = client.call(request, 0, DescribeProducersResponse).topics
+    assert answered.name == topic
+    assert [each.partition_index for each in answered.partitions] == list(partitions)
+    return answered.partitions

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from barnabas.protocol.topic_partition import TopicPartition
-from tests.broker.test_offsets import commit
 from tests.support.raw_client import RawClient
 from tests.support.raw_group_member import await_coordinator, classic_member
+from tests.support.raw_offsets import commit_offsets
 from tests.support.server_fixtures import Server
 from tests.tools.kafka_tools import KafkaTools
 
@@ -45,7 +45,7 @@ def test_committed_offsets(tools: KafkaTools, ours: Server, topic: str) -> None:
     with RawClient(ours) as client:
         await_coordinator(client, group)
         client.create_topic(topic)
-        commit(client, group, topic, {0: 17})
+        commit_offsets(client, group, topic, {0: 17})
     *_, record = read(tools, ours, "OffsetsMessageFormatter", group)
     assert record["key"]["data"] == {"group": group, "topic": topic, "partition": 0}
     value = record["value"]

@@ -260,7 +260,7 @@ def _end_verifications(
         place
         for place, (partition, verification) in begun.items()
         if place not in refused
-        and not partition.log.end_verification(producer.producer_id, producer.producer_epoch, verification)
+        and not partition.log.producers.end_verification(producer.producer_id, producer.producer_epoch, verification)
     ]
 
 

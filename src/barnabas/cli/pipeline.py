@@ -25,6 +25,41 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.1
 
+TEMPLATE = """\
+#
+# barnabas pipeline check FILE     is it right?
+# barnabas pipeline run FILE       run it; again: go on where it ended
+#
+name: {name}
+parameters:
+  brokers: 127.0.0.1:9092          # another: --parameter brokers=HOST:PORT
+brokers: ${{brokers}}
+trigger: available-now             # or continuous, or '10 seconds'
+
+sources:
+  orders:
+    topic: orders
+    format: json
+    schema: id BIGINT, customer STRING, amount DOUBLE
+    dead_letters: orders-bad       # records that are no such JSON
+    options:
+      startingOffsets: earliest
+
+transforms:
+  large_orders:
+    sql: |
+      SELECT id, customer, amount, _timestamp AS ordered_at
+      FROM orders
+      WHERE amount >= 100
+
+sinks:
+  to_topic:
+    from: large_orders
+    topic: large-orders
+    key: customer
+"""
+"""What `init` writes."""
+
 _file = click.argument("path", metavar="FILE", type=click.Path(dir_okay=False))
 _parameters = click.option(
     "-p",
@@ -48,11 +83,9 @@ def pipeline() -> None:
 @_file
 def init(path: str) -> None:
     """Write a pipeline file to begin with. An existing file is left as it is."""
-    with _pipeline_errors():
-        from barnabas_spark.pipeline.template import TEMPLATE
     name = re.sub("[^A-Za-z0-9._-]+", "-", os.path.splitext(os.path.basename(path))[0]).strip("-._") or "pipeline"
     try:
-        with open(path, "x", encoding="utf-8") as file:
+        with _pipeline_errors(), open(path, "x", encoding="utf-8") as file:
             file.write(TEMPLATE.format(name=name))
     except FileExistsError:
         fail(f"{path} exists already")
@@ -124,8 +157,7 @@ def status(path: str, parameters: tuple[str, ...]) -> None:
     lag.
     """
     with _pipeline_errors():
-        from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
-        from barnabas_spark.pipeline.run_state import read_status, running_process
+        from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, read_status, running_process
 
         found = _read(path, parameters)
         layout = CheckpointLayout(found.checkpoints)
@@ -166,8 +198,7 @@ def status(path: str, parameters: tuple[str, ...]) -> None:
 def stop(path: str, parameters: tuple[str, ...], timeout_seconds: float) -> None:
     """Stop a pipeline that runs on this machine, and wait until it has ended."""
     with _pipeline_errors():
-        from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
-        from barnabas_spark.pipeline.run_state import running_process
+        from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, running_process
 
         found = _read(path, parameters)
         layout = CheckpointLayout(found.checkpoints)

@@ -3,7 +3,7 @@
 Subclassed by the replica layer (DelayedProduce, DelayedFetch), the admin handlers and the coordinators; driven by
 `DelayedOperationPurgatory`. Kafka: org.apache.kafka.server.purgatory.DelayedOperation.
 
-`_completed` is a lock used as a flag: the first thread that acquires it completes the operation, and it is never
+`completed` is a lock used as a flag: the first thread that acquires it completes the operation, and it is never
 released. `lock` serialises the calls of `try_complete` of one operation; a subclass may pass in the lock that guards
 its condition. Neither is ever held while another operation is completed.
 """
@@ -34,12 +34,12 @@ class DelayedOperation(ABC):
     delay_ms: how long the operation may wait in all.
     """
 
-    __slots__ = ("_completed", "_entry", "delay_ms", "lock")
+    __slots__ = ("_entry", "completed", "delay_ms", "lock")
 
     def __init__(self, delay_ms: int, lock: Any = None) -> None:
         self.delay_ms = delay_ms
         self.lock = lock if lock is not None else threading.RLock()
-        self._completed = threading.Lock()
+        self.completed = threading.Lock()
         self._entry: tuple[Timer, TimerEntry] | None = None
 
     @abstractmethod
@@ -56,7 +56,7 @@ class DelayedOperation(ABC):
     @property
     def is_completed(self) -> bool:
         """Whether the operation is completed (`on_complete` may still be running)."""
-        return self._completed.locked()
+        return self.completed.locked()
 
     def force_complete(self) -> bool:
         """Complete the operation unless it is completed. Return True to the one caller that did.
@@ -66,7 +66,7 @@ class DelayedOperation(ABC):
         if CHECKING:
             check_no_lock_held(f"completing {type(self).__name__}")
         # An atomic test-and-set: of a handler, the timer and another thread's append exactly one passes.
-        if not self._completed.acquire(blocking=False):
+        if not self.completed.acquire(blocking=False):
             return False
         self.cancel_timer()
         self.on_complete()
@@ -77,28 +77,10 @@ class DelayedOperation(ABC):
         if self.force_complete():
             self.on_expiration()
 
-    def safe_try_complete(self) -> bool:
-        """Call `try_complete` under the operation's lock."""
-        with self.lock:
-            return self.try_complete()
-
-    def safe_try_complete_or_else(self, otherwise: Callable[[], None]) -> bool:
-        """Try to complete.
-
-        If the condition does not hold, call `otherwise`, which registers watches, and try once more.
-
-        The second try closes a gap: a change between the first try and the registration would wake no watcher.
-        """
-        with self.lock:
-            if self.try_complete():
-                return True
-            otherwise()
-            return self.try_complete()
-
     def start_timer(self, timer: Timer) -> None:
         """Start the timeout. If the operation is completed before the entry is stored, the entry is cancelled here."""
         self._entry = (timer, timer.add(self.delay_ms, self.expire))
-        if self.is_completed:
+        if self.completed.locked():
             self.cancel_timer()
 
     def cancel_timer(self) -> None:

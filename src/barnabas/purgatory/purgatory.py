@@ -65,20 +65,28 @@ class DelayedOperationPurgatory(Generic[T]):
         self._added_since_purge = 0
         self._is_shut_down = False
 
-    def try_complete_else_watch(self, operation: T, keys: Iterable[Hashable]) -> bool:
+    def try_complete_else_watch(self, operation: T, keys: Iterable[Hashable], *, was_tried: bool = False) -> bool:
         """Complete `operation` if its condition holds, else watch every key and start its timeout.
 
-        Returns True when the operation is completed already. No change is missed (`safe_try_complete_or_else`).
+        was_tried: the caller has just found that the condition does not hold. Returns True when the operation is
+        completed already.
         """
+        with operation.lock:
+            if not was_tried and operation.try_complete():
+                return True
+            self._watch(operation, keys)
+            # Once more: a change between the first try and the watch has woken nobody.
+            is_completed = operation.try_complete()
+        if self._added_since_purge > self._purge_at:
+            self.purge_completed()
         # The timeout starts last: most operations complete in the second try, and never touch the timer.
-        if operation.safe_try_complete_or_else(lambda: self._watch(operation, keys)):
+        if is_completed:
             return True
         operation.start_timer(self._timer)
-        self._purge_if_due()
         # It may have been shut down before the operation was watched: then nothing else would complete it.
         if self._is_shut_down:
             operation.expire()
-        return operation.is_completed
+        return operation.completed.locked()
 
     def watched_keys(self) -> list[Hashable]:
         """Return the keys with a watch list at this moment."""
@@ -95,10 +103,11 @@ class DelayedOperationPurgatory(Generic[T]):
             candidates = list(watchers.operations)
         completed = done = 0
         for operation in candidates:
-            if operation.is_completed:
+            if operation.completed.locked():
                 done += 1
-            elif operation.safe_try_complete():
-                completed += 1
+                continue
+            with operation.lock:
+                completed += operation.try_complete()
         if completed or done:
             self._sweep(key, watchers)
         return completed
@@ -147,7 +156,7 @@ class DelayedOperationPurgatory(Generic[T]):
     def _watch(self, operation: T, keys: Iterable[Hashable]) -> None:
         for key in keys:
             # A loop: between the look-up and the append another thread may have removed the empty list.
-            while not operation.is_completed and not self._add(operation, key):
+            while not operation.completed.locked() and not self._add(operation, key):
                 pass
 
     def _add(self, operation: T, key: Hashable) -> bool:
@@ -165,15 +174,11 @@ class DelayedOperationPurgatory(Generic[T]):
         # Both locks, the index first: an append of `_watch` between the test for emptiness and `closed` would be lost.
         with self._lock, watchers.lock:
             before = len(watchers.operations)
-            watchers.operations = [operation for operation in watchers.operations if not operation.is_completed]
+            watchers.operations = [each for each in watchers.operations if not each.completed.locked()]
             if not watchers.operations and self.watchers.get(key) is watchers:
                 watchers.closed = True
                 del self.watchers[key]
             return before - len(watchers.operations)
-
-    def _purge_if_due(self) -> None:
-        if self._added_since_purge > self._purge_at:
-            self.purge_completed()
 
 
 class DelayedFuturePurgatory:

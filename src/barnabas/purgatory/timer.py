@@ -65,7 +65,7 @@ class SystemTimer:
 
     def add(self, delay_ms: int, task: Callable[[], None]) -> TimerEntry:
         """Schedule `task`. With a delay of zero or less it is passed to the executor now."""
-        entry = TimerEntry(task, self._now_ms() + delay_ms)
+        entry = TimerEntry(task, self._clock.nanoseconds() // 1_000_000 + delay_ms)
         with self._lock:
             placed = self._wheel.add(entry)
             if placed:

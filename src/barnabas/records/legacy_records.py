@@ -48,7 +48,7 @@ from barnabas.records.record_batch import (
     TIMESTAMP_TYPE_MASK,
     is_whole_batch,
 )
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 
 MIN_MESSAGE_SIZE = (14, 22)
 """Smallest value of the size field per magic: CRC, magic, attributes, timestamp, two lengths."""

@@ -94,7 +94,7 @@ def register_replica_metrics(registry: MetricsRegistry, replicas: ReplicaManager
     registry.register(*bean, "PartitionsWithLateTransactionsCount", text, late)
 
     def producers() -> int:
-        return sum(each.log.producer_states.producer_id_count for each in replicas.partitions())
+        return sum(each.log.producers.producer_id_count for each in replicas.partitions())
 
     registry.register(*bean, "ProducerIdCount", "Producers whose sequence numbers are remembered", producers)
     updates = replicas.isr_updates
@@ -118,7 +118,7 @@ def register_replica_metrics(registry: MetricsRegistry, replicas: ReplicaManager
 
 def _has_late_transaction(partition: Partition, before_ms: int) -> bool:
     """Return whether the oldest open transaction has written nothing since `before_ms`: it should have timed out."""
-    return 0 < partition.log.oldest_open_timestamp() < before_ms
+    return 0 < partition.log.producers.oldest_open_timestamp() < before_ms
 
 
 def register_purgatory(registry: MetricsRegistry, purgatory: DelayedOperationPurgatory[Any]) -> None:

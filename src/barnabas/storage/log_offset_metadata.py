@@ -24,6 +24,4 @@ class LogOffsetMetadata(NamedTuple):
 
     def on_older_segment(self, other: LogOffsetMetadata) -> bool:
         """Return whether this offset lies in an older segment than `other`; False when a place is not known."""
-        if self.is_offset_only or other.is_offset_only:
-            return False
-        return self.segment_base_offset < other.segment_base_offset
+        return UNKNOWN_SEGMENT < self.segment_base_offset < other.segment_base_offset

@@ -20,8 +20,8 @@ from barnabas.storage.directories.log_dir import LogDirectory
 from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.directories.offset_checkpoints import LogCheckpoints
 from barnabas.storage.file_names import is_future_dir
-from barnabas.storage.log.load_terms import LoadTerms
 from barnabas.storage.log.loader import load_log
+from barnabas.storage.log.log_recovery import LoadTerms
 from barnabas.storage.log.move import config_of_copy
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_environment import LogEnvironment

@@ -110,4 +110,4 @@ class LogTasks:
         """Forget the producers that have written nothing for `producer.id.expiration.ms`, in every log."""
         now_ms = self._clock.milliseconds()
         for log in [*self._table.all(), *self._table.futures()]:
-            log.remove_expired_producers(now_ms)
+            log.producers.remove_expired(now_ms)

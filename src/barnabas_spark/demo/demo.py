@@ -33,9 +33,8 @@ from barnabas_spark.demo.workspace import Workspace
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
 from barnabas_spark.pipeline.pipeline_error import PipelineError, RunFailed
 from barnabas_spark.pipeline.pipeline_file import CONTINUOUS, Pipeline, read_pipeline
-from barnabas_spark.pipeline.pipeline_session import pipeline_session
-from barnabas_spark.pipeline.progress import QueryProgress
-from barnabas_spark.pipeline.run import run_pipeline
+from barnabas_spark.pipeline.run import pipeline_session, run_pipeline
+from barnabas_spark.pipeline.streaming_query import QueryProgress
 
 PIPELINE_FILE = os.path.join(os.path.dirname(__file__), "flights.yaml")
 _PARTITIONS = 4

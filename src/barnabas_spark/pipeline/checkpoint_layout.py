@@ -14,19 +14,23 @@ topics and tables that it writes to, are notes that have the id of Spark's check
 
 Earlier versions kept the starts in <checkpoints>/<pipeline>/starts/<query>/<source>/.
 
-Called by `run`, `plan`, `run_state` and the sinks on the driver, one query's directory on one thread; no lock.
+Called by `run`, `plan` and the sinks on the driver, one query's directory on one thread; no lock in the process. The
+lock of a run is the operating system's (flock): it ends with the process, however that ends. By it and by the status
+file, which is replaced whole, `status` and `stop` know of a run in another process.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from barnabas_spark.options.topic_offsets import START
+from barnabas_spark.pipeline.pipeline_error import RunFailed
 
 _IDENTITY = "pipeline.json"
 _STARTS = "barnabas-starts"
@@ -79,11 +83,7 @@ class CheckpointLayout:
             os.makedirs(directory, exist_ok=True)
             is_new_form = self.planned(name) is None or not is_of_earlier_version(directory)
             note = {**identity._asdict(), "place": os.path.realpath(directory), "form": _FORM if is_new_form else None}
-            path = os.path.join(directory, _IDENTITY)
-            temporary = f"{path}.tmp"
-            with open(temporary, "w", encoding="utf-8") as file:
-                json.dump(note, file)
-            os.replace(temporary, path)
+            _replace(os.path.join(directory, _IDENTITY), json.dumps(note))
             self._take_over_starts(name)
         return problem
 
@@ -187,14 +187,7 @@ def batch_time_ms(checkpoint: str, batch: int) -> int | None:
 
 def _note(directory: str) -> Mapping[str, Any] | None:
     """Return what is noted in a query's checkpoint, or None. Raises OSError, ValueError."""
-    try:
-        with open(os.path.join(directory, _IDENTITY), encoding="utf-8") as file:
-            found = json.load(file)
-    except FileNotFoundError:
-        return None
-    if not isinstance(found, dict):
-        raise ValueError("it is no object")  # noqa: TRY004 JSON of a file
-    return found
+    return _object_in(os.path.join(directory, _IDENTITY))
 
 
 def _is_copy(directory: str, place: str) -> bool:
@@ -214,12 +207,72 @@ def spark_id(checkpoint: str) -> str | None:
 
     A checkpoint that is begun anew has another. Raises OSError; ValueError, KeyError or TypeError for a damaged one.
     """
+    found = _object_in(os.path.join(checkpoint, "metadata"))
+    return None if found is None else str(found["id"])
+
+
+def _object_in(path: str) -> dict[str, Any] | None:
+    """Return what a file says in JSON, or None if there is none. Raises OSError, ValueError."""
     try:
-        with open(os.path.join(checkpoint, "metadata"), encoding="utf-8") as file:
-            return str(json.load(file)["id"])
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
     except FileNotFoundError:
         return None
+    if not isinstance(found, dict):
+        raise ValueError("it is no object")  # noqa: TRY004 JSON of a file
+    return found
+
+
+def _replace(path: str, text: str) -> None:
+    """Replace a file whole. Raises OSError."""
+    temporary = f"{path}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(temporary, path)
 
 
 def _numbers(directory: str) -> list[int]:
     return [int(name) for name in os.listdir(directory) if name.isdigit()]
+
+
+# -- the run, as other processes see it
+
+
+@contextmanager
+def run_lock(layout: CheckpointLayout) -> Iterator[None]:
+    """Hold the pipeline's lock. Raises RunFailed if another process does, OSError."""
+    os.makedirs(layout.root, exist_ok=True)
+    with open(layout.lock, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunFailed(f"the pipeline runs already, as process {running_process(layout)}") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def running_process(layout: CheckpointLayout) -> int | None:
+    """Return the process that runs the pipeline, or None. Raises OSError."""
+    try:
+        with open(layout.lock, encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                text = file.read()
+                # Empty for the moment between the lock and the number.
+                return int(text) if text.isdigit() else 0
+    except FileNotFoundError:
+        pass
+    return None
+
+
+def write_status(layout: CheckpointLayout, status: dict[str, Any]) -> None:
+    """Replace the status. Raises OSError."""
+    _replace(layout.status, json.dumps(status, indent=1))
+
+
+def read_status(layout: CheckpointLayout) -> dict[str, Any] | None:
+    """Return the status of the last run, or None if there was none. Raises OSError, ValueError for a damaged file."""
+    return _object_in(layout.status)

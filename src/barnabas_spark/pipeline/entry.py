@@ -11,17 +11,10 @@ import copy
 import os
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from barnabas_spark.pipeline.coding.value_coding import (
-    CODED_FORMATS,
-    DEBEZIUM_FORMAT,
-    JSON_FORMAT,
-    PROTOBUF_FORMAT,
-    RegistryAddress,
-    ValueCoding,
-)
-from barnabas_spark.pipeline.marked_yaml import MarkedYaml
+if TYPE_CHECKING:
+    from barnabas_spark.pipeline.marked_yaml import MarkedYaml
 
 Keys = Mapping[str, Mapping[str, Any]]
 """Keys of an entry, each with the JSON schema of its value."""
@@ -56,24 +49,15 @@ OPTIONS = {
 PARTITION_BY = listed(
     "Parquet: columns that name directories. Iceberg: columns by whose values a table that is made is partitioned."
 )
-FORMATS = ("json", "text", "raw", "avro", "protobuf")
+SCHEMA = text("The columns, as in SQL: 'id BIGINT, time TIMESTAMP'. JSON, and streams of Parquet.")
 
-FORMAT_KEYS: Keys = {
-    "format": choice(FORMATS, "The format of the records' values. raw and text have one column, value."),
-    "schema_file": text(
-        "Avro: an .avsc file. Protobuf: a descriptor set of protoc's. Without it the registry's newest schema is taken."
-        " JSON that is written in a frame: a JSON schema; without it one is made of the columns."
-    ),
-    "message": text("Protobuf: the full name of the message. The default is the first of the file."),
-    "subject": text("The schema's name in the registry. The default is TOPIC-value."),
-    "framing": choice(
-        ("confluent", "none"),
-        "confluent (the default of Avro and Protobuf) has a zero byte and the schema's id before each value; none (the"
-        " default of JSON) has the bare value.",
-    ),
-}
-"""The keys that say what the values of records are."""
-_CODING_KEYS = ("schema_file", "message", "subject", "framing", "schema_id")
+
+class RegistryAddress(NamedTuple):
+    """A schema registry."""
+
+    url: str
+    login: str | None
+    """`user:password`, for basic authentication."""
 
 
 class Entry:
@@ -175,71 +159,3 @@ class Part(ABC):
     def __init__(self, entry: Entry) -> None:
         self.name, self.line = entry.name, entry.line()
         self.options = texts(entry.keys.get("options", {}))
-
-
-# -- values
-
-
-def encoding_of(keys: Mapping[str, Any]) -> str:
-    """Return what the values of a source or a sink are written in."""
-    name: str = keys.get("format", JSON_FORMAT)
-    return keys.get("encoding", JSON_FORMAT) if name == DEBEZIUM_FORMAT else name
-
-
-def value_coding(entry: Entry) -> ValueCoding | None:
-    """Return how values are coded by a schema; None for other formats."""
-    keys, name = entry.keys, encoding_of(entry.keys)
-    if name == JSON_FORMAT:
-        return _json_coding(entry)
-    if name not in CODED_FORMATS:
-        entry.refuse(f"of format {name}", _CODING_KEYS)
-        return None
-    is_framed = keys.get("framing", "confluent") == "confluent"
-    registry = entry.registry() if is_framed else None
-    file = _schema_file(entry)
-    if name != PROTOBUF_FORMAT:
-        entry.refuse(f"of format {name}", ("message",))
-    if registry is None:
-        told = "without a registry" if is_framed else "with framing: none"
-        entry.refuse(told, ("subject",) if is_framed else ("subject", "schema_id"))
-        if file is None:
-            entry.note(f"{entry.where} needs 'schema_file', or 'registry' at the top")
-    else:
-        entry.refuse("with a registry, which gives the id", ("schema_id",))
-    topic, subject = keys.get("topic"), keys.get("subject")
-    if subject is None and topic is not None and "," not in topic:
-        subject = f"{topic}-value"
-    if registry is not None and file is None and subject is None:
-        entry.note(f"{entry.where} needs 'subject', the schema's name in the registry: there are several topics")
-    return ValueCoding(file, keys.get("message"), subject, registry, is_framed, keys.get("schema_id"))
-
-
-def _json_coding(entry: Entry) -> ValueCoding | None:
-    """Return how JSON is framed; None for bare JSON."""
-    keys = entry.keys
-    if keys.get("framing", "none") == "none":
-        entry.refuse("of format json without 'framing: confluent'", (key for key in _CODING_KEYS if key != "framing"))
-        return None
-    registry = entry.registry()
-    entry.refuse("of format json", ("message",))
-    if entry.section == "sources":
-        entry.refuse("of format json, whose columns are in 'schema'", ("schema_file", "subject"))
-        if not keys.get("strict", True):
-            entry.note("JSON in a frame is always read strictly", "strict")
-        return ValueCoding(None, None, None, registry, True, None)
-    if registry is None:
-        entry.refuse("without a registry", ("subject",))
-    else:
-        entry.refuse("with a registry, which gives the id", ("schema_id",))
-    subject = keys.get("subject", f"{keys['topic']}-value")
-    return ValueCoding(_schema_file(entry), None, subject, registry, True, keys.get("schema_id"))
-
-
-def _schema_file(entry: Entry) -> str | None:
-    """Return the path of a schema, which must be there, or None."""
-    if "schema_file" not in entry.keys:
-        return None
-    file = entry.resolved(entry.keys["schema_file"])
-    if not os.path.isfile(file):
-        entry.note(f"there is no file {file}", "schema_file")
-    return file

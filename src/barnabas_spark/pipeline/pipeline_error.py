@@ -1,6 +1,7 @@
-"""The errors of a pipeline file, each with the line that has to change.
+"""The errors of pipelines: of a file, each with the line that has to change, of formats and values, of a run.
 
-Raised by every module of this package, shown by `barnabas pipeline`; no state, no lock.
+Raised by every module of this package, those of values also in the executors' Python workers; shown by
+`barnabas pipeline`. No state, no lock.
 """
 
 from __future__ import annotations
@@ -31,3 +32,15 @@ class RunFailed(Exception):
 
 class IcebergError(Exception):
     """An Iceberg table that cannot be written as the pipeline asks. The message says why, and what would do."""
+
+
+class FormatError(Exception):
+    """A schema, or rows, that the format cannot have. The message says why."""
+
+
+class BadValue(Exception):
+    """A record's value that cannot be decoded. The message says why, and becomes the error of a dead letter."""
+
+
+class RegistryFailed(Exception):
+    """A schema registry that did not answer, or rejected a request. The message has the URL."""

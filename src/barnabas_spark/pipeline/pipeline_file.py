@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from barnabas_spark.pipeline.entry import Entry, as_text, texts
-from barnabas_spark.pipeline.json_schema import SINK_KINDS, SOURCE_KINDS, keys_of
+from barnabas_spark.pipeline.json_schema import SINK_KINDS, SOURCE_KINDS, check_schema, keys_of
 from barnabas_spark.pipeline.marked_yaml import MarkedYaml, Parameters
 from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem
-from barnabas_spark.pipeline.schema_check import check_schema
 from barnabas_spark.pipeline.sinks.sink import Sink
 from barnabas_spark.pipeline.sources import Source
 

@@ -20,13 +20,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from barnabas_spark.options.option_values import OptionError
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, QueryIdentity
-from barnabas_spark.pipeline.coding.debezium import OPERATION
-from barnabas_spark.pipeline.coding.schema_text import FormatError, RegistryFailed
-from barnabas_spark.pipeline.pipeline_error import IcebergError, PipelineError, Problem
+from barnabas_spark.pipeline.formats.value_format import OPERATION
+from barnabas_spark.pipeline.pipeline_error import FormatError, IcebergError, PipelineError, Problem, RegistryFailed
 from barnabas_spark.pipeline.pipeline_file import Pipeline, Transform
+from barnabas_spark.pipeline.rows import QueryRows
 from barnabas_spark.pipeline.sinks.sink import PlannedSink, Sink
 from barnabas_spark.pipeline.sources import Source
-from barnabas_spark.pipeline.value_formats import QueryRows
 
 
 class PlannedQuery(NamedTuple):

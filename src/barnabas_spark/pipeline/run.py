@@ -26,17 +26,16 @@ from barnabas.config.config_error import ConfigError
 from barnabas.protocol.errors import ApiError
 from barnabas_spark.options.connection_security import connection_security
 from barnabas_spark.options.option_values import OptionError, OptionValues
-from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
+from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, run_lock, write_status
 from barnabas_spark.pipeline.entry import Part
 from barnabas_spark.pipeline.pipeline_error import IcebergError, PipelineError, Problem, RunFailed
 from barnabas_spark.pipeline.pipeline_file import Pipeline
-from barnabas_spark.pipeline.pipeline_session import pipeline_session
 from barnabas_spark.pipeline.plan import PipelinePlan, PlannedQuery
-from barnabas_spark.pipeline.progress import QueryProgress
-from barnabas_spark.pipeline.query_failure import failure_of
-from barnabas_spark.pipeline.query_start import Restarts, start_query, started_query
-from barnabas_spark.pipeline.run_state import run_lock, write_status
+from barnabas_spark.pipeline.streaming_query import QueryProgress, Restarts, failure_of, start_query, started_query
+from barnabas_spark.session import QUICK_START, ended_jvm, local_session
 
+_TASK_ATTEMPTS = 4
+"""Spark's own number on clusters. A Python worker that is killed then costs its task, and not the run."""
 _POLL_SECONDS = 0.25
 _STATUS_SECONDS = 1.0
 _LAST_BATCH_SECONDS = 10.0
@@ -341,3 +340,32 @@ def _note(
 
 def _own_session(pipeline: Pipeline, layout: CheckpointLayout) -> AbstractContextManager[SparkSession]:
     return pipeline_session(pipeline, layout, is_short=pipeline.ends_by_itself)
+
+
+@contextmanager
+def pipeline_session(pipeline: Pipeline, layout: CheckpointLayout, *, is_short: bool) -> Iterator[SparkSession]:
+    """Yield the pipeline's session, and stop it. Raises JavaNotFound, RunFailed: Spark's JVM has ended.
+
+    is_short: whether the run ends soon, and so ends sooner without the optimizing compiler.
+    """
+    spark = pipeline.spark
+    with local_session(
+        f"barnabas-pipeline-{pipeline.name}",
+        layout.spark,
+        cores=spark.cores,
+        task_attempts=_TASK_ATTEMPTS,
+        driver_memory=spark.memory,
+        java_options=QUICK_START if is_short else (),
+        settings=spark.settings,
+    ) as session:
+        try:
+            yield session
+        except (Py4JError, ConnectionError) as error:
+            status = ended_jvm()
+            if status is None:
+                raise
+            how = f"by signal {-status}" if status < 0 else f"with status {status}"
+            raise RunFailed(
+                f"{pipeline.path}: Spark's JVM was ended {how} (the machine may lack memory); run the pipeline again:"
+                f" it goes on where it was (Spark's log: {layout.spark}/spark.log)"
+            ) from error

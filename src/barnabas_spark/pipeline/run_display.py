@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from barnabas_spark.pipeline.progress import QueryProgress
+from barnabas_spark.pipeline.streaming_query import QueryProgress
 
 _QUIET_SECONDS = 3.0
 

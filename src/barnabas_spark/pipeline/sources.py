@@ -12,21 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from barnabas.protocol.errors import ApiError
-from barnabas_spark.pipeline.coding.value_coding import DEBEZIUM_FORMAT, JSON_FORMAT, ChangeEvents, ReadFormat
-from barnabas_spark.pipeline.entry import (
-    BROKERS,
-    FORMAT_KEYS,
-    FORMATS,
-    OPTIONS,
-    TOPIC,
-    Entry,
-    Keys,
-    Part,
-    choice,
-    encoding_of,
-    text,
-    value_coding,
-)
+from barnabas_spark.pipeline.entry import BROKERS, OPTIONS, SCHEMA, TOPIC, Entry, Keys, Part, choice, text
+from barnabas_spark.pipeline.formats.table import format_keys, format_of
 from barnabas_spark.pipeline.sinks.topic_sink import CONNECTED, TopicSink
 
 if TYPE_CHECKING:
@@ -41,7 +28,6 @@ DEAD_LETTERS: Final = "-dead-letters"
 
 _COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
 _HEADERS = ", headers array<struct<key:string,value:binary>>"
-_EVENT_KEYS = ("encoding", "tombstones")
 
 SOURCE_KEYS: Keys = {
     "read": choice(
@@ -49,7 +35,6 @@ SOURCE_KEYS: Keys = {
         "stream (the default): every record, as they come. table: the last record of each key, as the topic stands when"
         " the run begins; for joins.",
     ),
-    "schema": text("The columns, as in SQL: 'id BIGINT, time TIMESTAMP'. JSON, and streams of Parquet."),
     "watermark": {
         "type": "object",
         "description": "How late rows may be: state that is older is dropped, with its late rows.",
@@ -89,7 +74,6 @@ class Source(Part):
         super().__init__(entry)
         keys = entry.keys
         self.is_table = keys.get("read") == "table"
-        self.schema: str | None = keys.get("schema")
         watermark = keys.get("watermark")
         self.watermark = None if watermark is None else Watermark(watermark["column"], watermark["delay"])
         if self.is_table:
@@ -125,25 +109,7 @@ class TopicSource(Source):
     KEYS: ClassVar[Keys] = {
         "topic": text("A topic, or several, separated by commas."),
         "pattern": text("A regular expression that a part of a topic's name has to match."),
-        **FORMAT_KEYS,
-        "format": choice(
-            (*FORMATS, DEBEZIUM_FORMAT),
-            "The format of the records' values. raw and text have one column, value. debezium has the rows of change"
-            " events, and what happened to each in the column _operation.",
-        ),
-        "encoding": choice(
-            ("json", "avro"), "Debezium: what the change events are written in. json (the default) needs a schema."
-        ),
-        "tombstones": choice(
-            ("drop", "delete"),
-            "Debezium: whether a record without a value is dropped, because a delete event stands before it, or deletes"
-            " its key. delete is for topics that are compacted, where the delete event may be gone.",
-        ),
-        "strict": {
-            "type": "boolean",
-            "description": "JSON: whether values that do not fit their columns without a loss are bad records (the"
-            " default). false reads them as Spark's from_json does.",
-        },
+        **format_keys("sources"),
         "key": choice(("binary", "string"), "The type of the column _key. The default is string."),
         "headers": {"type": "boolean", "description": "Whether there is a column _headers."},
         "dead_letters": text(
@@ -162,61 +128,34 @@ class TopicSource(Source):
         self.what = f"topics matching {self.pattern}" if self.topic is None else f"topic {self.topic}"
         self._read = [] if self.topic is None else [topic.strip() for topic in self.topic.split(",")]
         self.topics = self._read if self._dead_letters is None else [*self._read, self._dead_letters]
-        self._check_values(entry)
-        name, coding, events = keys.get("format", JSON_FORMAT), value_coding(entry), None
-        if name == DEBEZIUM_FORMAT:
-            events = ChangeEvents(encoding_of(keys), keys.get("tombstones"))
-            self.has_operations = True
-        # Keys in Avro are no texts.
-        key = "string" if events is None or events.encoding == JSON_FORMAT else "binary"
-        self.format = ReadFormat(
-            name=name,
-            schema=self.schema,
-            coding=coding,
-            events=events,
-            is_strict=keys.get("strict", True),
-            key_is_text=keys.get("key", key) == "string",
-            has_headers=keys.get("headers", False),
-            is_table=self.is_table,
-            sets_aside=self._dead_letters is not None,
-        )
+        self.format = format_of(entry)
+        self.has_operations = self.format.has_operations
+        key = keys.get("key")
+        self.key_is_text = self.format.keys_are_text if key is None else key == "string"
+        self.has_headers: bool = keys.get("headers", False)
+        self.sets_aside = self._dead_letters is not None
+        """Whether bad records are left out. Otherwise they fail the query."""
         self.brokers = entry.brokers()
         self.options = entry.topic_options()
 
-    def _check_values(self, entry: Entry) -> None:
-        """Check what the entry says of values."""
-        keys = entry.keys
-        name = keys.get("format", JSON_FORMAT)
-        if name == DEBEZIUM_FORMAT:
-            entry.refuse("of format debezium, which is always strict", ("strict",))
-            if encoding_of(keys) != JSON_FORMAT:
-                entry.refuse("of Avro, whose schema has the columns", ("schema",))
-        else:
-            entry.refuse(f"of format {name}", _EVENT_KEYS)
-            if name != JSON_FORMAT:
-                entry.refuse(f"of format {name}", ("schema", "strict"))
-        if encoding_of(keys) == JSON_FORMAT and "schema" not in keys:
-            what = "JSON" if name == JSON_FORMAT else "rows"
-            entry.note(f"{entry.where} needs 'schema', the columns of its {what}, such as 'id BIGINT, at TIMESTAMP'")
-
     def stream(self, session: SparkSession, starts: str) -> DataFrame:
         """Return the rows, without bad records if they go to another topic."""
-        from barnabas_spark.pipeline.value_formats import decoded_rows  # noqa: PLC0415 - needs Spark
+        from barnabas_spark.pipeline.rows import decoded_rows  # noqa: PLC0415 - needs Spark
 
-        return decoded_rows(self._records(session.readStream, starts), self.format)
+        return decoded_rows(self._records(session.readStream, starts), self)
 
     def table(self, session: SparkSession) -> DataFrame:
         """Return the last record of each key."""
-        from barnabas_spark.pipeline.value_formats import decoded_rows, last_of_each_key  # noqa: PLC0415 - needs Spark
+        from barnabas_spark.pipeline.rows import decoded_rows, last_of_each_key  # noqa: PLC0415 - needs Spark
 
-        return decoded_rows(last_of_each_key(self._records(session.read)), self.format).persist()
+        return decoded_rows(last_of_each_key(self._records(session.read)), self).persist()
 
     def dead_letters(self, session: SparkSession, starts: Callable[[str], str]) -> DeadLetters | None:
         """Return the records that cannot be decoded, if they go to another topic."""
         if self._dead_letters is None:
             return None
         from barnabas_spark.options.connection_security import security_options  # noqa: PLC0415 - reading a file needs none of it
-        from barnabas_spark.pipeline.value_formats import bad_records  # noqa: PLC0415 - needs Spark
+        from barnabas_spark.pipeline.rows import bad_records  # noqa: PLC0415 - needs Spark
 
         name = f"{self.name}{DEAD_LETTERS}"
         keys = {
@@ -226,13 +165,12 @@ class TopicSource(Source):
             "brokers": self.brokers,
             "options": security_options(self.options),
         }
-        rows = bad_records(self._records(session.readStream, starts(name)), self.format)
+        rows = bad_records(self._records(session.readStream, starts(name)), self)
         return DeadLetters(TopicSink(self._entry.beside(name, keys)), rows)
 
     def topic_problem(self, admin: Admin, known: set[str]) -> str | None:
         """Return why tombstones of change events cannot be dropped, or None. Raises the client's errors."""
-        events = self.format.events
-        if events is None or events.tombstones is not None or self.is_table:
+        if not self.has_operations or self.format.tombstones is not None or self.is_table:
             return None
         if self.topic is not None:
             topics = known & {*self._read}
@@ -265,7 +203,7 @@ class TopicSource(Source):
         }
         # Spark itself asks the source when the query starts, because the schema is given here.
         SourceOptions.parse(options, streaming=starts is not None)
-        columns = _COLUMNS + (_HEADERS if self.format.has_headers else "")
+        columns = _COLUMNS + (_HEADERS if self.has_headers else "")
         return reader.format("barnabas").options(**options).schema(columns).load()
 
 
@@ -273,12 +211,13 @@ class FileSource(Source):
     """A directory of Parquet files."""
 
     CHOICES, NOUN = ("parquet",), "files"
-    KEYS: ClassVar[Keys] = {"parquet": text("A directory of Parquet files.")}
+    KEYS: ClassVar[Keys] = {"parquet": text("A directory of Parquet files."), "schema": SCHEMA}
 
     def __init__(self, entry: Entry) -> None:
         super().__init__(entry)
         self.directory = entry.resolved(entry.keys["parquet"])
         self.what = f"files of {self.directory}"
+        self.schema: str | None = entry.keys.get("schema")
         if not self.is_table and self.schema is None:
             entry.note(f"{entry.where} needs 'schema': a stream of files has no other")
 

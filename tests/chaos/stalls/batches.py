@@ -13,10 +13,9 @@ import cramjam
 
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records.compression import XERIAL_HEADER, Codec, compress
-from barnabas.records.encoded_batch import sealed
 from barnabas.records.legacy_records import encode_message
-from barnabas.records.record_batch import HEADER, HEADER_SIZE, LOG_OVERHEAD
-from barnabas.records.varint import encode_zigzag
+from barnabas.records.record_batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, sealed
+from barnabas.records.v2.layout import encode_zigzag
 from tests.chaos.stalls.frames import EXISTING_NAME, request_frame
 from tests.support.raw_client import make_batch
 

@@ -21,6 +21,7 @@ from tests.support.apache_kafka_4 import ApacheKafka4, need_apache_kafka_4
 from tests.support.apache_kafka_kraft import NODE_ID
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.server_fixtures import Server
+from tests.support.waiting import wait_until
 
 T = TypeVar("T")
 
@@ -86,10 +87,7 @@ def eventually(read: Callable[[], T], is_right: Callable[[T], bool], seconds: fl
 
     Fails with the last outcome.
     """
-    deadline = time.monotonic() + seconds
-    while not is_right(found := read()):
-        assert time.monotonic() < deadline, f"it stayed {found!r}"
-        time.sleep(0.02)
+    found: T = wait_until(read, seconds, is_right)
     return found
 
 

@@ -23,7 +23,7 @@ from barnabas.clients.consumer import (
 )
 from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import ApiError, ErrorCode
-from tests.clients.each_broker.each_broker import EachBroker, poll_records
+from tests.clients.each_broker.each_broker import PATIENCE_SECONDS, EachBroker, poll_records
 
 pa = pytest.importorskip("pyarrow")
 pc = pytest.importorskip("pyarrow.compute")
@@ -34,8 +34,10 @@ FIRST_MS = 1_600_000_000_000
 def fill(broker: EachBroker, topic: str, count: int, partition: int = 0) -> TopicPartition:
     """Send so many records, one second apart, and return their partition."""
     with Producer(broker.bootstrap_servers) as producer:
-        for number in range(count):
-            producer.send(topic, b"%d" % number, partition=partition, timestamp_ms=FIRST_MS + number * 1_000)
+        times_ms = [FIRST_MS + number * 1_000 for number in range(count)]
+        sent = [producer.send(topic, b"%d" % n, partition=partition, timestamp_ms=ms) for n, ms in enumerate(times_ms)]
+        for each in sent:
+            each.result(PATIENCE_SECONDS)
     return TopicPartition(topic, partition)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from barnabas.clients.consumer import Consumer, TopicPartition
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
@@ -14,39 +12,13 @@ from barnabas.clients.errors import ClientTimeout, CommitFailed
 from barnabas.clients.producer import Producer
 from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.errors import ApiError
-from tests.groups.members.talk import (
-    BATCH_RECORDS,
-    POLL_MS,
-    Commands,
-    Positions,
-    Settings,
-    Taken,
-    tell,
-    tell_committed,
-    tell_records,
-)
+from tests.groups.members.talk import BATCH_RECORDS, POLL_MS, SECONDS, Member, Place, Rebalances, Settings, Taken
 
-SECONDS = 60
 OWN_ASSIGNORS = ConsumerConfig().partition_assignment_strategy
 
 
-class _Listener(RebalanceListener):
-    def __init__(self, positions: Positions) -> None:
-        self._positions = positions
-
-    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        tell("assigned", partitions=[(place.topic, place.partition) for place in partitions])
-
-    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        self._gone(partitions, is_lost=False)
-
-    def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        self._gone(partitions, is_lost=True)
-
-    def _gone(self, places: Sequence[TopicPartition], *, is_lost: bool) -> None:
-        gone = [(place.topic, place.partition) for place in places]
-        self._positions.forget(gone)
-        tell("revoked", partitions=gone, lost=is_lost)
+class _Listener(Rebalances, RebalanceListener):
+    pass
 
 
 def _consumer_settings(settings: Settings) -> ConsumerSettings:
@@ -70,59 +42,39 @@ def _consumer_settings(settings: Settings) -> ConsumerSettings:
     return chosen
 
 
-class BarnabasMember:
-    """One consumer, on one thread."""
+class BarnabasMember(Member):
+    errors = (ApiError, ClientTimeout)
+    refusals = (CommitFailed, ApiError, ClientTimeout)
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._positions = Positions()
+        super().__init__(settings)
         self._consumer = Consumer(settings.bootstrap, **_consumer_settings(settings))
         self._producer = Producer(settings.bootstrap, linger_ms=0)
 
-    def run(self) -> None:
-        """Work until told to close."""
-        commands = Commands()
+    def _subscribe(self) -> None:
         listener = _Listener(self._positions)
         if self._settings.pattern:
             self._consumer.subscribe(pattern=self._settings.pattern, listener=listener)
         else:
             self._consumer.subscribe(self._settings.topics.split(","), listener=listener)
-        while (command := commands.next()) != "close":
-            if command == "commit":
-                self._commit()
-            polled = self._consumer.poll(POLL_MS)
-            self._work_on([Taken(each.topic, each.partition, each.offset, each.value or b"") for each in polled])
+
+    def _poll(self) -> list[Taken]:
+        polled = self._consumer.poll(POLL_MS)
+        return [Taken(each.topic, each.partition, each.offset, each.value or b"") for each in polled]
+
+    def _send(self, values: Sequence[bytes]) -> None:
+        for future in [self._producer.send(self._settings.sink, value) for value in values]:
+            future.result(SECONDS)
+
+    def _commit_offsets(self, offsets: Mapping[Place, int]) -> None:
+        self._consumer.commit_sync(
+            {TopicPartition(*place): OffsetAndMetadata(offset) for place, offset in offsets.items()}
+        )
+
+    def _close(self) -> None:
         self._consumer.close()
         self._producer.close()
-        tell("closed")
-
-    def _work_on(self, records: list[Taken]) -> None:
-        if not records:
-            return
-        if self._settings.sink:
-            for future in [self._producer.send(self._settings.sink, record.value) for record in records]:
-                future.result(SECONDS)
-        time.sleep(self._settings.pause_ms / 1000)
-        tell_records(records)
-        self._positions.worked_on(records)
-        if self._settings.commit == "batch":
-            self._commit()
-
-    def _commit(self) -> None:
-        offsets = self._positions.take()
-        try:
-            self._consumer.commit_sync(
-                {TopicPartition(*place): OffsetAndMetadata(offset) for place, offset in offsets.items()}
-            )
-        except (CommitFailed, ApiError, ClientTimeout) as refused:
-            tell("commit_refused", reason=repr(refused))
-        else:
-            tell_committed(offsets)
 
 
 if __name__ == "__main__":
-    try:
-        BarnabasMember(Settings.of_command_line()).run()
-    except (ApiError, ClientTimeout) as failure:
-        tell("failed", reason=repr(failure))
-        sys.exit(1)
+    BarnabasMember.main()

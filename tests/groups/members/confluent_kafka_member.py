@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.groups.members.talk import (
-    BATCH_RECORDS,
-    POLL_MS,
-    Commands,
-    Positions,
-    Settings,
-    Taken,
-    tell,
-    tell_committed,
-    tell_records,
-)
-
-SECONDS = 60
+from tests.groups.members.talk import BATCH_RECORDS, POLL_MS, SECONDS, Member, Place, Rebalances, Settings, Taken, tell
 
 
-class ConfluentKafkaMember:
-    """One consumer, on one thread; its callbacks run inside `consume` and `close`."""
+class ConfluentKafkaMember(Member):
+    """The callbacks run inside `consume` and `close`."""
+
+    errors = refusals = (KafkaException,)
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._positions = Positions()
+        super().__init__(settings)
         self._fatal: KafkaError | None = None
         self._consumer = Consumer(self._configuration())
         self._producer = Producer({"bootstrap.servers": settings.bootstrap, "linger.ms": 2})
@@ -56,67 +44,41 @@ class ConfluentKafkaMember:
             configuration["group.instance.id"] = settings.instance
         return configuration
 
-    def run(self) -> None:
-        """Work until told to close."""
-        commands = Commands()
+    def _subscribe(self) -> None:
+        listener = Rebalances(self._positions)
         self._consumer.subscribe(
-            self._settings.topics.split(","), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+            self._settings.topics.split(","),
+            on_assign=lambda _, places: listener.on_partitions_assigned(places),
+            on_revoke=lambda _, places: listener.on_partitions_revoked(places),
+            on_lost=lambda _, places: listener.on_partitions_lost(places),
         )
-        while (command := commands.next()) != "close":
-            if command == "commit":
-                self._commit()
-            self._work_on(self._consumer.consume(BATCH_RECORDS, POLL_MS / 1000))
-            if self._fatal is not None:
-                raise KafkaException(self._fatal)
-        self._consumer.close()
-        tell("closed")
 
-    def _work_on(self, messages: list[Any]) -> None:
+    def _poll(self) -> list[Taken]:
+        messages = self._consumer.consume(BATCH_RECORDS, POLL_MS / 1000)
         for message in messages:
-            if message.error() is not None:
-                self._heard_of_error(message.error())
-        records = [_taken(message) for message in messages if message.error() is None]
-        if not records:
-            return
-        if self._settings.sink:
-            for record in records:
-                self._producer.produce(self._settings.sink, record.value, on_delivery=_on_delivery)
-            assert self._producer.flush(SECONDS) == 0
-        time.sleep(self._settings.pause_ms / 1000)
-        tell_records(records)
-        self._positions.worked_on(records)
-        if self._settings.commit == "batch":
-            self._commit()
+            if (error := message.error()) is not None:
+                self._heard_of_error(error)
+        if self._fatal is not None:
+            raise KafkaException(self._fatal)
+        return [_taken(message) for message in messages if message.error() is None]
 
-    def _commit(self) -> None:
-        offsets = self._positions.take()
-        try:
-            places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
-            for place in self._consumer.commit(offsets=places, asynchronous=False) or ():
-                if place.error is not None:
-                    raise KafkaException(place.error)
-        except KafkaException as refused:
-            tell("commit_refused", reason=str(refused))
-        else:
-            tell_committed(offsets)
+    def _send(self, values: Sequence[bytes]) -> None:
+        for value in values:
+            self._producer.produce(self._settings.sink, value, on_delivery=_on_delivery)
+        assert self._producer.flush(SECONDS) == 0
+
+    def _commit_offsets(self, offsets: Mapping[Place, int]) -> None:
+        places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        for place in self._consumer.commit(offsets=places, asynchronous=False) or ():
+            if place.error is not None:
+                raise KafkaException(place.error)
+
+    def _close(self) -> None:
+        self._consumer.close()
 
     def _heard_of_error(self, error: KafkaError) -> None:
         if error.fatal() or error.code() == KafkaError._FATAL:
             self._fatal = error
-
-    def _assigned(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
-        tell("assigned", partitions=[(place.topic, place.partition) for place in places])
-
-    def _revoked(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
-        self._gone(places, is_lost=False)
-
-    def _lost(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
-        self._gone(places, is_lost=True)
-
-    def _gone(self, places: list[TopicPartition], *, is_lost: bool) -> None:
-        gone = [(place.topic, place.partition) for place in places]
-        self._positions.forget(gone)
-        tell("revoked", partitions=gone, lost=is_lost)
 
 
 def _taken(message: Any) -> Taken:
@@ -129,8 +91,4 @@ def _on_delivery(error: Any, _message: Message) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        ConfluentKafkaMember(Settings.of_command_line()).run()
-    except KafkaException as failure:
-        tell("failed", reason=str(failure))
-        sys.exit(1)
+    ConfluentKafkaMember.main()

@@ -14,13 +14,9 @@ import pytest
 
 from tests.compatibility.contents import (
     BROKER_PROPERTIES,
-    COMPACTED,
     PARTITIONS,
     TRANSACTIONS,
-    fill,
-    fill_by_clients,
-    fill_transactions,
-    wait_until_cleaned,
+    filled,
 )
 from tests.compatibility.data_dirs import adopt, copy_data_dir
 from tests.spark.known_records import KnownRecord
@@ -40,15 +36,8 @@ LEVELS = ("read_uncommitted", "read_committed")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     need_apache_kafka()
     broker = ApacheKafka(tmp_path_factory.mktemp("kafka"), BROKER_PROPERTIES)
-    try:
-        broker.start()
-        fill(broker)
-        fill_by_clients(broker)
-        fill_transactions(broker)
-        wait_until_cleaned(broker.data_dir, COMPACTED)
+    with filled(broker):
         yield broker
-    finally:
-        broker.close()
 
 
 def rows(frame: DataFrame) -> list[KnownRecord]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
+from decimal import Decimal
+from typing import Any
 
 from google.protobuf import text_format
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
@@ -73,3 +76,13 @@ def proto_set() -> bytes:
     """What protoc writes."""
     written: bytes = FileDescriptorSet(file=[proto_file()]).SerializeToString()
     return written
+
+
+AT = dt.datetime(2026, 1, 2, 3, 4, 5, 6_000, tzinfo=dt.UTC)
+
+
+def order(**more: Any) -> dict[str, Any]:
+    return {
+        "id": 5, "customer": "ann", "at": AT, "price": Decimal("1.50"), "kind": "SELL", "tags": ["a", "b"],
+        "counts": {"x": 1}, "place": {"x": 7}, "trace": "t", **more,
+    }  # fmt: skip

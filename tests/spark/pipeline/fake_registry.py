@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from barnabas_spark.pipeline.coding.value_coding import RegistryAddress
+from barnabas_spark.pipeline.entry import RegistryAddress
 
 
 class FakeRegistry:

@@ -6,11 +6,10 @@ from typing import TypeVar
 
 from pyspark.sql import DataFrame
 
-from barnabas_spark.pipeline.coding.value_coding import ReadFormat
 from barnabas_spark.pipeline.pipeline_file import Pipeline
+from barnabas_spark.pipeline.rows import QueryRows
 from barnabas_spark.pipeline.sinks.sink import PlannedSink, Sink
 from barnabas_spark.pipeline.sources import TopicSource
-from barnabas_spark.pipeline.value_formats import QueryRows
 
 Kind = TypeVar("Kind")
 
@@ -21,9 +20,9 @@ def of_kind(part: object, kind: type[Kind]) -> Kind:
     return part
 
 
-def format_of(pipeline: Pipeline) -> ReadFormat:
-    """The format of the first source."""
-    return of_kind(pipeline.sources[0], TopicSource).format
+def source_of(pipeline: Pipeline) -> TopicSource:
+    """The first source."""
+    return of_kind(pipeline.sources[0], TopicSource)
 
 
 def planned(rows: DataFrame, sink: Sink) -> PlannedSink:

@@ -12,7 +12,7 @@ import pytest
 
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, QueryIdentity, is_of_earlier_version
 from barnabas_spark.reading.starting_offsets import first_offsets
-from tests.spark.test_starting_offsets import FakeBroker, options
+from tests.spark.scripted_offsets import FakeBroker, options
 
 ORDERS = QueryIdentity(("topic orders",), "topic large")
 BOTH = QueryIdentity(("topic orders",), "topic large and topic large", ("to_first", "to_second"))

@@ -13,17 +13,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.clients.producer import Producer
-from barnabas_spark.pipeline.coding.avro import AvroEncoder
-from barnabas_spark.pipeline.coding.protobuf import ProtobufDecoder
-from barnabas_spark.pipeline.coding.schema_text import FormatError, RegistryFailed, SchemaText
+from barnabas_spark.pipeline.formats.avro import AvroEncoder
+from barnabas_spark.pipeline.formats.protobuf import ProtobufDecoder
+from barnabas_spark.pipeline.formats.schemas import SchemaText
+from barnabas_spark.pipeline.pipeline_error import FormatError, RegistryFailed
 from barnabas_spark.pipeline.pipeline_file import Pipeline, read_pipeline
-from barnabas_spark.pipeline.value_formats import bad_records, decoded_rows
+from barnabas_spark.pipeline.rows import bad_records, decoded_rows
 from tests.spark.committed_records import committed_records, committed_values
-from tests.spark.pipeline.coded_schemas import AVRO_ORDER, AVRO_SMALL, proto_set, proto_text
+from tests.spark.pipeline.coded_schemas import AVRO_ORDER, AVRO_SMALL, order, proto_set, proto_text
 from tests.spark.pipeline.fake_registry import fake_registry
-from tests.spark.pipeline.file_parts import format_of
+from tests.spark.pipeline.file_parts import source_of
 from tests.spark.pipeline.file_parts import written as encoded_rows
-from tests.spark.pipeline.test_coding import order
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -78,7 +78,7 @@ def test_avro_and_protobuf_columns(spark: SparkSession, tmp_path: Path) -> None:
         sink="format: protobuf, schema_file: shop.desc, message: shop.Order, framing: none",
     )  # fmt: skip
     frame = records(spark, [*(encoder.encode(row) for row in given_rows), None])
-    columns = decoded_rows(frame, format_of(found))
+    columns = decoded_rows(frame, source_of(found))
     assert columns.where("id = 5 and price = 1.5 and counts['x'] = 1 and year(at) = 2026").count() == 2
     deleted = columns.where("_offset = 2").first()
     assert deleted is not None
@@ -117,9 +117,10 @@ def test_columns_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
 def test_bad_values_are_set_aside_or_fail(spark: SparkSession, tmp_path: Path) -> None:
     values = [SMALL.encode({"id": 1}), b"{}", SMALL.encode({"id": 2}) + b"!", None, SMALL.encode({"id": 3})]
     more = "schema_file: small.avsc\n    dead_letters: bad"
-    aside = format_of(pipeline(tmp_path, format="avro", more=more, sink="format: text"))
+    aside = source_of(pipeline(tmp_path, format="avro", more=more, sink="format: text"))
     # The schema's file alone says what the values are: no registry is asked.
-    aside = aside._replace(coding=aside.coding and aside.coding._replace(registry=None))
+    assert aside.format.coding is not None
+    aside.format.coding = aside.format.coding._replace(registry=None)
     frame = records(spark, values)
     assert [row["id"] for row in decoded_rows(frame, aside).collect()] == [1, None, 3]
     bad = bad_records(frame, aside).collect()
@@ -131,18 +132,18 @@ def test_bad_values_are_set_aside_or_fail(spark: SparkSession, tmp_path: Path) -
     ]
     assert told[0]["error"] == "the value has 2 bytes, too few for a schema id"
     assert told[1]["error"] == "the value is no Avro of the schema: 1 bytes are left"
-    failing = aside._replace(sets_aside=False)
+    aside.sets_aside = False
     with pytest.raises(PySparkException, match=r"orders-0, offset 1: the value has 2 bytes, .*: 7B7D"):
-        decoded_rows(frame, failing).select("_offset").collect()
+        decoded_rows(frame, aside).select("_offset").collect()
 
 
 @pytest.mark.slow
 def test_a_registry_that_is_down_is_no_bad_record(spark: SparkSession, tmp_path: Path) -> None:
     more = "schema_file: small.avsc\n    dead_letters: bad"
-    source = format_of(pipeline(tmp_path, format="avro", more=more, sink="format: text"))
+    source = source_of(pipeline(tmp_path, format="avro", more=more, sink="format: text"))
     with pytest.raises(PySparkException, match="the schema registry does not answer at"):
         decoded_rows(records(spark, [SMALL.encode({"id": 1})]), source).collect()
-    without_file = format_of(pipeline(tmp_path, format="avro", sink="format: text"))
+    without_file = source_of(pipeline(tmp_path, format="avro", sink="format: text"))
     with pytest.raises(RegistryFailed, match="does not answer at"):
         decoded_rows(records(spark, []), without_file)
 

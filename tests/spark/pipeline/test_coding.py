@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from contextlib import suppress
 from decimal import Decimal
@@ -14,17 +13,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.avro import AvroDecoder, AvroEncoder, AvroSchema
-from barnabas_spark.pipeline.coding.confluent_frame import encoded_path, framed, split_path, unframed
-from barnabas_spark.pipeline.coding.framed_json import FramedJsonEncoder, JsonFrames, json_schema, validator
-from barnabas_spark.pipeline.coding.protobuf import ProtobufDecoder, ProtobufEncoder, ProtobufSchema
-from barnabas_spark.pipeline.coding.schema_registry import AVRO, PROTOBUF, SchemaRegistry
-from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError, NamedText, RegistryFailed, SchemaText
-from barnabas_spark.pipeline.coding.value_coding import RegistryAddress
-from tests.spark.pipeline.coded_schemas import AVRO_ORDER, AVRO_SMALL, AVRO_SMALL_OLD, proto_file, proto_text
+from barnabas_spark.pipeline.entry import RegistryAddress
+from barnabas_spark.pipeline.formats.avro import AvroDecoder, AvroEncoder, AvroSchema
+from barnabas_spark.pipeline.formats.framed_json import FramedJsonEncoder, JsonFrames, json_schema, validator
+from barnabas_spark.pipeline.formats.protobuf import (
+    ProtobufDecoder,
+    ProtobufEncoder,
+    ProtobufSchema,
+    encoded_path,
+    split_path,
+)
+from barnabas_spark.pipeline.formats.schemas import (
+    AVRO,
+    PROTOBUF,
+    NamedText,
+    SchemaRegistry,
+    SchemaText,
+    framed,
+    unframed,
+)
+from barnabas_spark.pipeline.pipeline_error import BadValue, FormatError, RegistryFailed
+from tests.spark.pipeline.coded_schemas import AT, AVRO_ORDER, AVRO_SMALL, AVRO_SMALL_OLD, order, proto_file, proto_text
 from tests.spark.pipeline.fake_registry import fake_registry
 
-AT = dt.datetime(2026, 1, 2, 3, 4, 5, 6_000, tzinfo=dt.UTC)
 PROTO = SchemaText(proto_text())
 
 
@@ -110,13 +121,6 @@ def test_frames_of_json_are_read_by_the_registry() -> None:
 
 
 # -- Avro
-
-
-def order(**more: Any) -> dict[str, Any]:
-    return {
-        "id": 5, "customer": "ann", "at": AT, "price": Decimal("1.50"), "kind": "SELL", "tags": ["a", "b"],
-        "counts": {"x": 1}, "place": {"x": 7}, "trace": "t", **more,
-    }  # fmt: skip
 
 
 def test_an_avro_schema_as_columns() -> None:

@@ -16,17 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.avro import AvroEncoder
-from barnabas_spark.pipeline.coding.confluent_frame import framed
-from barnabas_spark.pipeline.coding.debezium import AvroImages, DebeziumDecoder, JsonImages, envelope_columns
-from barnabas_spark.pipeline.coding.framed_json import JsonFrames
-from barnabas_spark.pipeline.coding.schema_registry import SchemaRegistry
-from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError, SchemaText
+from barnabas_spark.pipeline.formats.debezium import AvroImages, DebeziumDecoder, JsonImages, envelope_columns
+from barnabas_spark.pipeline.formats.framed_json import JsonFrames
+from barnabas_spark.pipeline.formats.schemas import SchemaRegistry, SchemaText, framed
+from barnabas_spark.pipeline.pipeline_error import BadValue, FormatError
+from tests.spark.pipeline.debezium_events import AVRO_KEY, ENVELOPE, avro_event, event, with_schema
 from tests.spark.pipeline.fake_registry import fake_registry
 
 UTC = dt.UTC
 COLUMNS = "id BIGINT NOT NULL, name STRING NOT NULL, price DECIMAL(8,2)"
-SOURCE = {"version": "3.0.5.Final", "connector": "postgresql", "name": "shop", "ts_ms": 1_700_000_000_000, "lsn": 5}
 ANN, BOB = {"id": 1, "name": "Ann", "price": "1.50"}, {"id": 1, "name": "Bob", "price": None}
 KEY = b'{"id": 1}'
 
@@ -49,21 +47,6 @@ def parsed(ddl: str) -> types.StructType:
 def of(ddl: str = COLUMNS, *, tombstones: bool = False, frames: JsonFrames | None = None) -> DebeziumDecoder:
     columns = parsed(ddl)
     return DebeziumDecoder(JsonImages(columns, "UTC", frames), columns.fieldNames(), takes_tombstones=tombstones)
-
-
-def event(op: Any, before: Any = None, after: Any = None, **more: Any) -> bytes:
-    envelope = {"before": before, "after": after, "source": SOURCE, "op": op, "ts_ms": 1_700_000_000_001}
-    return json.dumps({**envelope, "transaction": None, **more}).encode()
-
-
-def with_schema(value: bytes, *fields: dict[str, Any]) -> bytes:
-    """An event as JsonConverter writes it with schemas.enable=true."""
-    rows = [
-        {"type": "struct", "optional": True, "name": "shop.Value", "field": field, "fields": list(fields)}
-        for field in ("before", "after")
-    ]
-    schema = {"type": "struct", "optional": False, "name": "shop.Envelope", "fields": [*rows, {"field": "op"}]}
-    return json.dumps({"schema": schema, "payload": json.loads(value)}).encode()
 
 
 def refused(decoder: DebeziumDecoder, value: bytes | None, key: bytes | None = KEY) -> str:
@@ -272,28 +255,6 @@ def test_any_json_is_an_event_or_bad(value: Any, key: Any) -> None:
 
 
 # -- Avro
-
-_VALUE = {
-    "type": "record", "name": "Value", "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "name", "type": ["null", "string"], "default": None},
-    ],
-}  # fmt: skip
-ENVELOPE = json.dumps({
-    "type": "record", "name": "Envelope", "namespace": "shop.public.customers", "fields": [
-        {"name": "before", "type": ["null", _VALUE], "default": None},
-        {"name": "after", "type": ["null", "Value"], "default": None},
-        {"name": "source", "type": {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": "long"}]}},
-        {"name": "op", "type": "string"},
-        {"name": "ts_ms", "type": ["null", "long"], "default": None},
-    ],
-})  # fmt: skip
-AVRO_KEY = json.dumps({"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]})
-
-
-def avro_event(op: str, before: Any = None, after: Any = None, schema_id: int | None = None) -> bytes:
-    encoder = AvroEncoder(SchemaText(ENVELOPE, (), schema_id), is_framed=schema_id is not None)
-    return encoder.encode({"before": before, "after": after, "source": {"lsn": 5}, "op": op})
 
 
 def test_events_in_avro() -> None:

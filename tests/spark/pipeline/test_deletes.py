@@ -16,18 +16,17 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas.clients.admin import Admin, ConfigChange, ConfigOperation, ConfigResource
 from barnabas.clients.producer import Producer
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
-from barnabas_spark.pipeline.coding.confluent_frame import framed
-from barnabas_spark.pipeline.coding.schema_text import FormatError
-from barnabas_spark.pipeline.pipeline_error import PipelineError
+from barnabas_spark.pipeline.formats.schemas import framed
+from barnabas_spark.pipeline.pipeline_error import FormatError, PipelineError
 from barnabas_spark.pipeline.pipeline_file import Pipeline, read_pipeline
 from barnabas_spark.pipeline.plan import PipelinePlan
-from barnabas_spark.pipeline.value_formats import DELETED, PLACE_COLUMNS, bad_records, decoded_rows, last_of_each_key
+from barnabas_spark.pipeline.rows import DELETED, PLACE_COLUMNS, bad_records, decoded_rows, last_of_each_key
 from tests.spark.committed_records import committed_records
 from tests.spark.pipeline.coded_schemas import AVRO_SMALL
+from tests.spark.pipeline.debezium_events import AVRO_KEY, ENVELOPE, avro_event, event, with_schema
 from tests.spark.pipeline.fake_registry import fake_registry
-from tests.spark.pipeline.file_parts import format_of, planned, written
+from tests.spark.pipeline.file_parts import planned, source_of, written
 from tests.spark.pipeline.pipeline_in_session import run_in_session
-from tests.spark.pipeline.test_debezium import AVRO_KEY, ENVELOPE, avro_event, event, with_schema
 from tests.support.documented_code import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -257,7 +256,7 @@ def test_any_condition_may_delete(spark: SparkSession, parts: Parts) -> None:
     ]  # fmt: skip
     # The NULL values of a plain JSON topic, as the page says.
     plain = records(spark, (b"1", b'{"id": 1}'), (b"2", None))
-    decoded_rows(plain, format_of(parts(JSON_SOURCE, "console: 1"))).createOrReplaceTempView("plain")
+    decoded_rows(plain, source_of(parts(JSON_SOURCE, "console: 1"))).createOrReplaceTempView("plain")
     gone = spark.sql("SELECT coalesce(id, bigint(_key)) AS id, IF(id IS NULL, 'delete', NULL) AS _operation FROM plain")
     keyed = parts(JSON_SOURCE, "topic: x, key: string(id)").sinks[0]
     assert [tuple(row) for row in written(gone, keyed).collect()] == [
@@ -278,7 +277,7 @@ def test_a_source_of_change_events(spark: SparkSession, parts: Parts) -> None:
         (b'{"id": 2}', event("r", None, {"id": 2})), (b'{"id": 3}', event("d")),
     )  # fmt: skip
     pipeline = parts(f"format: debezium, {JSON_SOURCE}, dead_letters: bad", "iceberg: a.b, catalog: w, upsert_by: [id]")
-    source, sink = format_of(pipeline), pipeline.sinks[0]
+    source, sink = source_of(pipeline), pipeline.sinks[0]
     rows = decoded_rows(found, source)
     assert rows.columns == ["id", "_operation", "_key", *PLACE_COLUMNS]
     assert [(row["id"], row["_operation"], row["_offset"]) for row in rows.collect()] == [
@@ -287,15 +286,15 @@ def test_a_source_of_change_events(spark: SparkSession, parts: Parts) -> None:
     assert [bytes(row["value"]) for row in bad_records(found, source).collect()] == [b"{}"]
     assert written(rows, sink).columns == ["id", DELETED, *PLACE_COLUMNS]
     assert planned(rows, sink).left_out == ["_key", *PLACE_COLUMNS]
-    deleting = format_of(parts(f"format: debezium, {JSON_SOURCE}, dead_letters: bad, tombstones: delete", "console: 1"))
+    deleting = source_of(parts(f"format: debezium, {JSON_SOURCE}, dead_letters: bad, tombstones: delete", "console: 1"))
     assert [row["_offset"] for row in decoded_rows(found, deleting).collect()] == [0, 1, 2, 4, 5]
     with pytest.raises(PySparkException, match="t-0, offset 3: the value is no change event of Debezium"):
-        decoded_rows(found, format_of(parts(f"format: debezium, {JSON_SOURCE}", "console: 1"))).collect()
-    clashing = format_of(parts('format: debezium, schema: "id BIGINT, _operation STRING"', "console: 1"))
+        decoded_rows(found, source_of(parts(f"format: debezium, {JSON_SOURCE}", "console: 1"))).collect()
+    clashing = source_of(parts('format: debezium, schema: "id BIGINT, _operation STRING"', "console: 1"))
     with pytest.raises(FormatError, match="the schema has the column _operation, which is one of the record's own"):
         decoded_rows(found, clashing)
     # The current rows: the last event of key 1 is a tombstone's, of key 3 a delete.
-    table = format_of(parts(f"format: debezium, {JSON_SOURCE}, read: table", "console: 1"))
+    table = source_of(parts(f"format: debezium, {JSON_SOURCE}, read: table", "console: 1"))
     current = decoded_rows(last_of_each_key(found.where("offset <> 3")), table)
     assert [(row["id"], row["_key"]) for row in current.collect()] == [(2, '{"id": 2}')]
     assert "_operation" not in current.columns
@@ -310,7 +309,7 @@ def test_avro_events_and_json_in_frames_by_a_registry(spark: SparkSession, parts
             spark, (key, avro_event("c", None, {"id": 1_000, "name": "Ann"}, value_id)),
             (key, avro_event("d", schema_id=value_id)), (key, None),
         )  # fmt: skip
-        source = format_of(parts("format: debezium, encoding: avro", "console: 1", more))
+        source = source_of(parts("format: debezium, encoding: avro", "console: 1", more))
         rows = decoded_rows(found, source)
         assert [tuple(row)[:4] for row in rows.collect()] == [
             (1_000, "Ann", "create", key), (1_000, None, "delete", key),
@@ -327,10 +326,10 @@ def test_avro_events_and_json_in_frames_by_a_registry(spark: SparkSession, parts
         framed_source = parts(
             'schema: "id BIGINT, name STRING", framing: confluent, dead_letters: bad', "console: 1", more
         )
-        assert [tuple(row)[:2] for row in decoded_rows(again, format_of(framed_source)).collect()] == [
+        assert [tuple(row)[:2] for row in decoded_rows(again, source_of(framed_source)).collect()] == [
             (1_000, "Ann"), (None, None),
         ]  # fmt: skip
-        (bad,) = bad_records(again, format_of(framed_source)).collect()
+        (bad,) = bad_records(again, source_of(framed_source)).collect()
         assert bytes(bad["headers"][0]["value"]).decode() == f"schema {value_id} is of type AVRO, not JSON"
         strict = parts(JSON_SOURCE, "topic: x, framing: confluent, schema_file: small.json", more).sinks[0]
         texts = spark.sql("SELECT 'one' AS id")

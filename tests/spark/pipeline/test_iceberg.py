@@ -18,9 +18,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.clients.producer import Producer
 from barnabas_spark.pipeline.pipeline_error import IcebergError, PipelineError, RunFailed
+from barnabas_spark.pipeline.rows import DELETED, PLACE_COLUMNS
 from barnabas_spark.pipeline.sinks.iceberg_sink import local_catalog
 from barnabas_spark.pipeline.sinks.sink import QueryPlace
-from barnabas_spark.pipeline.value_formats import DELETED, PLACE_COLUMNS
 from tests.spark.pipeline.pipeline_in_session import run_in_session
 
 if importlib.util.find_spec("pyiceberg") is None:

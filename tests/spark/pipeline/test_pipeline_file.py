@@ -10,7 +10,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from barnabas_spark.pipeline.coding.value_coding import ChangeEvents, RegistryAddress, ValueCoding
+from barnabas.cli.pipeline import TEMPLATE
+from barnabas_spark.pipeline.entry import RegistryAddress
+from barnabas_spark.pipeline.formats.debezium_format import DebeziumFormat
+from barnabas_spark.pipeline.formats.json_format import JsonFormat
+from barnabas_spark.pipeline.formats.schema_formats import AvroFormat
+from barnabas_spark.pipeline.formats.value_format import ValueCoding
 from barnabas_spark.pipeline.json_schema import PIPELINE_SCHEMA
 from barnabas_spark.pipeline.pipeline_error import PipelineError
 from barnabas_spark.pipeline.pipeline_file import Pipeline, read_pipeline
@@ -18,8 +23,7 @@ from barnabas_spark.pipeline.sinks.iceberg_sink import IcebergSink
 from barnabas_spark.pipeline.sinks.sink import ConsoleSink
 from barnabas_spark.pipeline.sinks.topic_sink import TopicSink
 from barnabas_spark.pipeline.sources import FileSource, TopicSource, Watermark
-from barnabas_spark.pipeline.template import TEMPLATE
-from tests.spark.pipeline.file_parts import format_of, of_kind
+from tests.spark.pipeline.file_parts import of_kind, source_of
 
 Read = Callable[..., Pipeline]
 
@@ -77,8 +81,10 @@ def test_aliases_and_nesting_are_bounded(read: Read) -> None:
 
 
 def test_strict_and_names_of_topics(read: Read) -> None:
-    assert format_of(read(GOOD)).is_strict
-    assert not format_of(read(GOOD.replace("schema: id BIGINT", "schema: id BIGINT\n    strict: false"))).is_strict
+    assert source_of(read(GOOD)).format.is_strict
+    assert not source_of(
+        read(GOOD.replace("schema: id BIGINT", "schema: id BIGINT\n    strict: false"))
+    ).format.is_strict
     assert said(read, GOOD.replace("schema: id BIGINT", "format: text\n    strict: false")) == [
         (7, "'strict' has no meaning for a source of format text")
     ]
@@ -99,8 +105,8 @@ def test_a_file_and_its_defaults(read: Read, tmp_path: Path) -> None:
     assert pipeline.checkpoints == os.fspath(tmp_path / "checkpoints" / "shop")
     source, sink = of_kind(pipeline.sources[0], TopicSource), of_kind(pipeline.sinks[0], TopicSink)
     (transform,) = pipeline.transforms
-    assert (source.topic, source.brokers, source.format.key_is_text, source.is_table) == ("orders", "a:1", True, False)
-    assert source.format.name == "json"
+    assert (source.topic, source.brokers, source.key_is_text, source.is_table) == ("orders", "a:1", True, False)
+    assert source.format.NAME == "json"
     assert (transform.sql, transform.line, transform.text_line) == ("SELECT id\nFROM orders\n", 8, 10)
     assert (sink.reads, sink.mode, sink.is_exactly_once, sink.line) == ("large", "append", True, 13)
 
@@ -144,7 +150,7 @@ def test_everything_a_source_and_a_sink_can_have(read: Read, tmp_path: Path) -> 
     orders, files = pipeline.sources
     assert orders.watermark == Watermark("_timestamp", "10 minutes")
     assert orders.options == {"maxOffsetsPerTrigger": "10", "failOnDataLoss": "false"}
-    assert of_kind(orders, TopicSource).format.name == "raw"
+    assert of_kind(orders, TopicSource).format.NAME == "raw"
     assert of_kind(files, FileSource).directory == os.fspath(tmp_path / "in" / "files")
     assert pipeline.spark.settings == {"spark.sql.shuffle.partitions": "3", "spark.ui.enabled": "true"}
     assert pipeline.transforms[0].inputs == ("orders", "files")
@@ -176,7 +182,9 @@ def test_where_schemas_are(read: Read, tmp_path: Path) -> None:
     assert orders.coding == ValueCoding(None, None, "orders-value", registry, True, None)
     file = os.fspath(tmp_path / "order.desc")
     assert bare.coding == ValueCoding(file, "shop.Order", None, None, False, None)
-    assert of_kind(pipeline.sinks[0], TopicSink).coding == ValueCoding(None, None, "shop.Order", registry, True, None)
+    assert of_kind(pipeline.sinks[0], TopicSink).format.coding == ValueCoding(
+        None, None, "shop.Order", registry, True, None
+    )
 
 
 def test_change_events_and_json_in_frames(read: Read, tmp_path: Path) -> None:
@@ -199,18 +207,20 @@ def test_change_events_and_json_in_frames(read: Read, tmp_path: Path) -> None:
           z: {from: json, iceberg: a.b, catalog: w, upsert_by: [id], delete_when: id < 0}
         """
     )
-    plain, avro, text, framed, table, plain_json = (of_kind(source, TopicSource).format for source in pipeline.sources)
+    plain, avro, text, framed, table, plain_json = (of_kind(source, TopicSource) for source in pipeline.sources)
     registry = RegistryAddress("http://r:8081", None)
-    assert (plain.events, plain.coding, plain.key_is_text) == (ChangeEvents("json", None), None, True)
-    assert (avro.events, avro.key_is_text) == (ChangeEvents("avro", "delete"), False)
-    assert avro.coding == ValueCoding(None, None, "b-value", registry, True, None)
+    assert isinstance(of_kind(plain.format, DebeziumFormat).events, JsonFormat)
+    assert (plain.format.tombstones, plain.format.coding, plain.key_is_text) == (None, None, True)
+    assert isinstance(of_kind(avro.format, DebeziumFormat).events, AvroFormat)
+    assert (avro.format.tombstones, avro.key_is_text) == ("delete", False)
+    assert avro.format.coding == ValueCoding(None, None, "b-value", registry, True, None)
     assert (text.key_is_text, table.is_table) == (True, True)
-    assert framed.coding == plain_json.coding == ValueCoding(None, None, None, registry, True, None)
-    assert plain_json.events is None
+    assert framed.format.coding == plain_json.format.coding == ValueCoding(None, None, None, registry, True, None)
+    assert isinstance(plain_json.format, JsonFormat)
     x, y = (of_kind(sink, TopicSink) for sink in pipeline.sinks[:2])
     z = of_kind(pipeline.sinks[2], IcebergSink)
-    assert x.coding == ValueCoding(None, None, "f-value", registry, True, None)
-    assert y.coding == ValueCoding(os.fspath(tmp_path / "large.json"), None, "large", registry, True, None)
+    assert x.format.coding == ValueCoding(None, None, "f-value", registry, True, None)
+    assert y.format.coding == ValueCoding(os.fspath(tmp_path / "large.json"), None, "large", registry, True, None)
     assert (z.key_columns, z.delete_when) == (("id",), "id < 0")
 
 

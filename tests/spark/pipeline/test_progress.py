@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from barnabas_spark.pipeline.progress import QueryProgress
+from barnabas_spark.pipeline.streaming_query import QueryProgress
 
 KEPT = 100
 

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from barnabas_spark.pipeline import query_start, run
+from barnabas_spark.pipeline import run, streaming_query
 from barnabas_spark.pipeline.pipeline_error import RunFailed
 from barnabas_spark.pipeline.pipeline_file import read_pipeline
-from barnabas_spark.pipeline.progress import QueryProgress
-from barnabas_spark.pipeline.query_start import MOST_STARTS, Restarts, started_query
 from barnabas_spark.pipeline.run import RunningQuery
 from barnabas_spark.pipeline.run_display import RunDisplay
+from barnabas_spark.pipeline.streaming_query import MOST_STARTS, QueryProgress, Restarts, started_query
 
 TOO_LATE = "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back. SQLSTATE: X"
 
@@ -76,7 +75,7 @@ def test_one_that_was_too_late_is_started_again() -> None:
     assert not begun.is_stopped
     # Not for ever: the run then fails with Spark's words.
     starts = Starts(*late)
-    assert query_start.was_too_late(started_query(starts, lambda: False, starts.pause))
+    assert streaming_query.was_too_late(started_query(starts, lambda: False, starts.pause))
     assert starts.started == MOST_STARTS
 
 

@@ -14,13 +14,13 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, types
 
-from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError
-from barnabas_spark.pipeline.coding.strict_json import StrictJsonDecoder, zone_named
-from barnabas_spark.pipeline.coding.value_coding import ReadFormat
+from barnabas_spark.pipeline.formats.strict_json import StrictJsonDecoder, zone_named
+from barnabas_spark.pipeline.pipeline_error import BadValue, FormatError
 from barnabas_spark.pipeline.pipeline_file import read_pipeline
+from barnabas_spark.pipeline.rows import bad_records, decoded_rows, last_of_each_key
 from barnabas_spark.pipeline.sinks.sink import Sink
-from barnabas_spark.pipeline.value_formats import bad_records, decoded_rows, last_of_each_key
-from tests.spark.pipeline.file_parts import format_of, planned, written
+from barnabas_spark.pipeline.sources import TopicSource
+from tests.spark.pipeline.file_parts import planned, source_of, written
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -226,24 +226,24 @@ def test_types_and_zones_that_cannot_be_read_strictly() -> None:
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[ReadFormat, Sink]]:
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[TopicSource, Sink]]:
     """Makes the source's format and the sink of a file, whose source has some more lines."""
     directory = tmp_path_factory.mktemp("strict")
 
-    def made(source: str, sink: str = "topic: t") -> tuple[ReadFormat, Sink]:
+    def made(source: str, sink: str = "topic: t") -> tuple[TopicSource, Sink]:
         path: Path = directory / "strict.yaml"
         path.write_text(
             "name: strict\nbrokers: a:1\n"
             f"sources: {{orders: {{topic: orders, {source}}}}}\nsinks: {{out: {{from: orders, {sink}}}}}\n"
         )
         pipeline = read_pipeline(str(path), {}, {})
-        return format_of(pipeline), pipeline.sinks[0]
+        return source_of(pipeline), pipeline.sinks[0]
 
     return made
 
 
 _COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
-Parts = Callable[..., tuple[ReadFormat, Sink]]
+Parts = Callable[..., tuple[TopicSource, Sink]]
 
 
 def records(spark: SparkSession, rows: list[tuple[bytes | None, bytes | None, str, int, int, int]]) -> DataFrame:

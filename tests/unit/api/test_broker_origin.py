@@ -16,7 +16,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from barnabas.transport.channel.authenticator import ANONYMOUS
 from tests.support.broker_origins import broker_senders
-from tests.unit.api.test_permissions import CLUSTER, Permissions
+from tests.unit.api.permissions_harness import CLUSTER, Permissions
 
 OTHER_BROKER = "10.0.0.9"
 ALICE, BROKERS = "User:alice", "User:broker"

@@ -20,7 +20,7 @@ from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.security.acl.acl_authorizer import Action
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from tests.support.raw_client import make_batch
-from tests.unit.api.test_permissions import CLUSTER, IDS, MINE, THEIRS, Broker, Permission
+from tests.unit.api.permissions_harness import CLUSTER, IDS, MINE, THEIRS, Broker, Permission
 
 UNKNOWN, NEW = "unknown", "new"
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED

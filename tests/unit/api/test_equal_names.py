@@ -108,7 +108,7 @@ def test_producers() -> None:
     class Hosted:
         def partition_or_error(self, topic: str, index: int) -> Any:
             asked.append((topic, index))
-            return SimpleNamespace(log=SimpleNamespace(active_producers=list))
+            return SimpleNamespace(log=SimpleNamespace(producers=SimpleNamespace(active=list)))
 
     api = ProducersApi(SimpleNamespace(hosted=Hosted()), cache("a"), None)  # type: ignore[arg-type]
     topics = [DescribeProducersRequest.TopicRequest("a", [0, 1] * TIMES)] * 3

@@ -252,15 +252,6 @@ def test_wrong_places(session_id: int | None, epoch: int, error: ErrorCode) -> N
         assert answer.session_id == 0
 
 
-@pytest.mark.parametrize(("begun", "gone_on"), [(BY_NAME, BY_ID), (BY_ID, BY_NAME)])
-def test_names_and_ids_do_not_mix(begun: int, gone_on: int) -> None:
-    broker = Broker()
-    broker.version = begun
-    broker.begin(*ALL)
-    broker.version = gone_on
-    assert broker.fetch().error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-
-
 @pytest.mark.parametrize("epoch", [0, -1])
 def test_a_full_fetch_ends_the_session_it_names(epoch: int) -> None:
     broker = Broker()

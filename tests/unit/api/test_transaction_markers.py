@@ -17,10 +17,11 @@ from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest
 from barnabas.replica.partitions.partition_fetch import PartitionFetch
 from barnabas.storage.fetch_data import AbortedTransaction, FetchIsolation
+from barnabas.storage.log.aborted_transactions import collect_aborted
 from tests.support.broker_origins import broker_origin
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas
-from tests.unit.storage.log.test_producers import produced
+from tests.unit.storage.log_harness import produced
 
 COMMIT, ABORT = True, False
 TIMEOUT_MS = 5000
@@ -90,9 +91,9 @@ def test_a_commit_makes_the_records_stable(version: int) -> None:
     assert (broker.log.last_stable_offset, broker.log.high_watermark) == (0, 3)
     assert broker.mark(7, COMMIT, coordinator_epoch=4, version=version) == ErrorCode.NONE
     assert (broker.log.last_stable_offset, broker.log.log_end_offset) == (4, 4)
-    (producer,) = broker.log.active_producers()
+    (producer,) = broker.log.producers.active()
     assert (producer.coordinator_epoch, producer.current_transaction_start_offset) == (4, -1)
-    assert broker.log.collect_aborted_transactions(0, 10) == []
+    assert collect_aborted(broker.log.local, 0, 10) == []
 
 
 def test_an_aborted_transaction_is_told_to_readers_that_wait() -> None:
@@ -124,7 +125,7 @@ def test_a_repeated_marker_changes_nothing() -> None:
     broker.begin(7)
     broker.begin(8)
     assert [broker.mark(7, ABORT), broker.mark(7, ABORT)] == [ErrorCode.NONE] * 2
-    assert len(broker.log.collect_aborted_transactions(0, 10)) == 1
+    assert len(collect_aborted(broker.log.local, 0, 10)) == 1
     assert broker.log.last_stable_offset == 1, "the other transaction is open"
 
 

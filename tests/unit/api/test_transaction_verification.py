@@ -29,8 +29,7 @@ from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_environment import LogManagerConfig
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import Replicas
-from tests.unit.storage.log.test_producers import produced
-from tests.unit.storage.log_harness import NOW, read_all
+from tests.unit.storage.log_harness import NOW, produced, read_all
 from tests.unit.storage.log_harness import Broker as StoredLogs
 
 Callback = Callable[[VerificationErrors], None]

@@ -21,7 +21,7 @@ from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from barnabas.storage.log_environment import LogManagerConfig
 from tests.support.no_transaction_coordinator import BuiltVerifier
 from tests.support.recording_channel import RecordingChannel, connection
-from tests.unit.api.test_permissions import Permission, Permissions
+from tests.unit.api.permissions_harness import Permission, Permissions
 from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker
 from tests.unit.storage.log_harness import Broker as StoredLogs
 

@@ -20,8 +20,7 @@ from barnabas.clients.arrow import (
     encode_batches,
     record_batch_of,
 )
-from barnabas.clients.arrow.even_fields import even_fields
-from barnabas.clients.arrow.record_fields import Extent
+from barnabas.clients.arrow.record_fields import Extent, uniform_fields
 from barnabas.clients.arrow.row_partitions import key_partitions
 from barnabas.clients.arrow.row_partitions import murmur2 as murmur2_of_column
 from barnabas.clients.producer.partition_choice import murmur2, partition_for_key
@@ -34,7 +33,7 @@ from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch import ATTRIBUTES_POSITION, CRC_POSITION, LOG_APPEND_TIME, RecordBatch, batches
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 
 np = pytest.importorskip("numpy")
 pa = pytest.importorskip("pyarrow")
@@ -169,14 +168,14 @@ def test_offsets_of_three_bytes_are_computed_too() -> None:
     assert decoded(buffer) == plain(buffer)
     [found] = [each for each in batches(buffer) if each.base_offset == 100]
     extents = [Extent(61, found.end, found.count)]
-    fields = even_fields(buffer, np.frombuffer(buffer, np.uint8), extents)
+    fields = uniform_fields(buffer, np.frombuffer(buffer, np.uint8), extents)
     assert fields is not None
     assert fields.offset_deltas.tolist() == list(range(8_200))
     # One record of another offset, as compaction leaves them, is enough to have all fields read.
     gap = bytearray(buffer)
     position = int(fields.keys.positions[8_195]) - 2
     gap[position - 1] += 1
-    assert even_fields(bytes(gap), np.frombuffer(gap, np.uint8), extents) is None
+    assert uniform_fields(bytes(gap), np.frombuffer(gap, np.uint8), extents) is None
 
 
 def test_a_short_length_that_leaves_fewer_bytes_than_records_is_found() -> None:
@@ -184,21 +183,6 @@ def test_a_short_length_that_leaves_fewer_bytes_than_records_is_found() -> None:
     damaged[61] = 42  # the first record's length, which was 44
     with pytest.raises(CorruptRecord):
         decoded(with_valid_crc(bytes(damaged)), -(1 << 62))
-
-
-@settings(deadline=None)
-@given(st.integers(17, 150), st.integers(1, 70), st.data())
-def test_damage_within_a_run_is_found_as_by_the_plain_iterator(count: int, size: int, data: st.DataObject) -> None:
-    damaged = bytearray(build(0, Codec.NONE, [(5, b"k", b"v" * size, [])] * count))
-    damaged[data.draw(st.integers(61, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    buffer = with_valid_crc(bytes(damaged))
-    try:
-        expected = plain(buffer)
-    except CorruptRecord:
-        with pytest.raises(CorruptRecord):
-            decoded(buffer, -(1 << 62))
-    else:
-        assert [record[2:] for record in decoded(buffer, -(1 << 62))] == [record[2:] for record in expected]
 
 
 def test_a_wrong_checksum_is_refused() -> None:

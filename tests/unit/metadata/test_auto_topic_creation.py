@@ -11,19 +11,19 @@ from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTop
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.zk.znodes.config_znodes import ConfigEntityType
-from tests.unit.metadata.test_topic_admin import Fixture
+from tests.support.inline_store import RegisteredBrokers
 
 TOPICS = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
 CLUSTER = {"zookeeper.connect": "store:2181"}
 
 
-def creation_in(fixture: Fixture, settings: dict[str, str]) -> AutoTopicCreation:
+def creation_in(fixture: RegisteredBrokers, settings: dict[str, str]) -> AutoTopicCreation:
     config = InternalTopicsConfig.from_kafka_config(KafkaConfig.parse(settings))
     return AutoTopicCreation(fixture.admin, fixture.cache, config)
 
 
 def test_on_a_lone_broker_kafkas_factors_are_capped_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    lone = Fixture({0: None})
+    lone = RegisteredBrokers({0: None})
     creation = creation_in(lone, {"min.insync.replicas": "2"})
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
@@ -43,13 +43,13 @@ def test_on_a_lone_broker_kafkas_factors_are_capped_and_told_once(caplog: pytest
 
 def test_a_lone_broker_whose_settings_say_one_has_nothing_to_tell(caplog: pytest.LogCaptureFixture) -> None:
     names = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
-    creation = creation_in(Fixture({0: None}), dict.fromkeys(names, "1"))
+    creation = creation_in(RegisteredBrokers({0: None}), dict.fromkeys(names, "1"))
     creation.create(TOPICS)
     assert not caplog.records
 
 
 def test_a_cluster_that_is_too_small_says_why_and_logs_it_once(caplog: pytest.LogCaptureFixture) -> None:
-    creation = creation_in(Fixture({0: None, 1: None}), CLUSTER)
+    creation = creation_in(RegisteredBrokers({0: None, 1: None}), CLUSTER)
     for _ in range(3):
         assert creation.create(TOPICS) == dict.fromkeys(TOPICS, ErrorCode.INVALID_REPLICATION_FACTOR)
     for topic in TOPICS:
@@ -61,7 +61,7 @@ def test_a_cluster_that_is_too_small_says_why_and_logs_it_once(caplog: pytest.Lo
 
 
 def test_a_cluster_that_is_large_enough_has_what_the_settings_say() -> None:
-    cluster = Fixture(dict.fromkeys(range(3)))
+    cluster = RegisteredBrokers(dict.fromkeys(range(3)))
     creation = creation_in(cluster, CLUSTER)
     assert creation.create(TOPICS) == dict.fromkeys(TOPICS, ErrorCode.NONE)
     for topic in TOPICS:

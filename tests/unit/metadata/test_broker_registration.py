@@ -10,14 +10,8 @@ from barnabas.metadata.broker_registration import BrokerRegistration, get_or_gen
 from barnabas.protocol.uuid import uuid_from_string
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
-from tests.support.inline_store import InlineSession, InlineStore
+from tests.support.inline_store import InlineStore, client_of
 from tests.support.mock_clock import MockClock
-
-
-def client_of(session: InlineSession) -> KafkaZkClient:
-    client = KafkaZkClient(session, MockClock())
-    client.make_sure_persistent_paths_exist()
-    return client
 
 
 def info(broker_id: int, port: int) -> BrokerInfo:

@@ -3,67 +3,35 @@
 from __future__ import annotations
 
 import logging
-import random
-from typing import Any
 
 import pytest
 
 from barnabas.config.kept_settings import KEPT_TOPIC_KEYS
-from barnabas.config.listeners import EndPoint
-from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.metadata.topic_admin import TopicAdmin, TopicAdminConfig, TopicToCreate, TopicToGrow
+from barnabas.metadata.topic_admin import TopicAdmin, TopicToCreate, TopicToGrow
 from barnabas.metadata.topic_name import has_collision, invalid_reason, is_internal
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID, random_uuid
 from barnabas.quota.controller_mutation_quota import UnboundedControllerMutationQuota
-from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.znodes.broker_zk_data import BrokerInfo
 from barnabas.zk.znodes.config_znodes import ConfigEntityType
 from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
-from tests.support.inline_store import InlineStore
-from tests.support.mock_clock import MockClock
-
-
-class Fixture:
-    """A store with registered brokers, of which the metadata tells."""
-
-    def __init__(self, racks: dict[int, str | None], **settings: Any) -> None:
-        clock = MockClock()
-        self.store = InlineStore(clock)
-        self.zk = KafkaZkClient(self.store.new_session(), clock)
-        self.zk.make_sure_persistent_paths_exist()
-        self.cache = MetadataCache(0)
-        for broker_id, rack in racks.items():
-            info = BrokerInfo(broker_id, (EndPoint("h", 9092 + broker_id, "PLAINTEXT", "PLAINTEXT"),), rack)
-            self.zk.register_broker(info)
-        live = [UpdateMetadataRequest.UpdateMetadataBroker(id=b, rack=rack) for b, rack in racks.items()]
-        self.cache.update_metadata(UpdateMetadataRequest(live_brokers=live))
-        self.admin = TopicAdmin(self.zk, self.cache, TopicAdminConfig(**settings), random.Random(1))
-
-    def error_of(self, topic: TopicToCreate) -> tuple[ErrorCode, str]:
-        (result,) = self.admin.create_topics([topic])
-        assert isinstance(result.error, ApiError)
-        assert (result.num_partitions, result.replication_factor, result.topic_id) == (-1, -1, ZERO_UUID)
-        (checked,) = self.admin.create_topics([topic], validate_only=True)
-        assert checked.error is not None
-        assert (checked.error.code, checked.error.message) == (result.error.code, result.error.message)
-        assert topic.name not in self.zk.topics.all_topics() - {"orders", "a.b"}
-        return result.error.code, result.error.message
+from tests.support.inline_store import RegisteredBrokers
 
 
 @pytest.fixture
-def one() -> Fixture:
-    return Fixture({0: None})
+def one() -> RegisteredBrokers:
+    return RegisteredBrokers({0: None})
 
 
 @pytest.fixture
-def three() -> Fixture:
-    return Fixture({0: None, 1: None, 2: None}, num_partitions=4, default_replication_factor=2)
+def three() -> RegisteredBrokers:
+    return RegisteredBrokers({0: None, 1: None, 2: None}, num_partitions=4, default_replication_factor=2)
 
 
-def test_settings_that_nothing_acts_on_are_said_to_be_some(one: Fixture, caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_that_nothing_acts_on_are_said_to_be_some(
+    one: RegisteredBrokers, caplog: pytest.LogCaptureFixture
+) -> None:
     settings: dict[str, str | None] = {"remote.storage.enable": "false", "local.retention.ms": "5", "retention.ms": "9"}
     wanted = TopicToCreate("orders", 1, 1, configs=settings)
     one.admin.create_topics([wanted], validate_only=True)
@@ -75,7 +43,7 @@ def test_settings_that_nothing_acts_on_are_said_to_be_some(one: Fixture, caplog:
     assert said == [f"Settings of topic orders are kept, and nothing acts on them: {kept}"]
 
 
-def test_the_log_line_of_a_refused_request_is_short(one: Fixture, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_line_of_a_refused_request_is_short(one: RegisteredBrokers, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     many_settings = {f"no.such.setting.{number}": "x" for number in range(50_000)}
     one.admin.create_topics([TopicToCreate("a", 1, 1, configs=many_settings)])
@@ -86,7 +54,7 @@ def test_the_log_line_of_a_refused_request_is_short(one: Fixture, caplog: pytest
     assert max(map(len, refused)) < 20_000
 
 
-def test_creation_writes_the_assignment_the_id_and_the_settings(three: Fixture) -> None:
+def test_creation_writes_the_assignment_the_id_and_the_settings(three: RegisteredBrokers) -> None:
     wanted = TopicToCreate("orders", 3, 2, configs={"retention.ms": "1000"})
     (checked,) = three.admin.create_topics([wanted], validate_only=True)
     assert (checked.error, checked.num_partitions, checked.replication_factor) == (None, 3, 2)
@@ -102,7 +70,7 @@ def test_creation_writes_the_assignment_the_id_and_the_settings(three: Fixture) 
     assert three.zk.configs.entity(ConfigEntityType.TOPIC, "orders") == {"retention.ms": "1000"}
 
 
-def test_defaults_and_manual_assignments(three: Fixture) -> None:
+def test_defaults_and_manual_assignments(three: RegisteredBrokers) -> None:
     (by_default,) = three.admin.create_topics([TopicToCreate("a")])
     assert (by_default.num_partitions, by_default.replication_factor) == (4, 2)
     (manual,) = three.admin.create_topics([TopicToCreate("b", assignments={1: [2, 0], 0: [1, 2]})])
@@ -111,7 +79,7 @@ def test_defaults_and_manual_assignments(three: Fixture) -> None:
     assert stored.assignment[TopicPartition("b", 1)] == ReplicaAssignment((2, 0))
 
 
-def test_one_bad_topic_does_not_stop_the_others(one: Fixture) -> None:
+def test_one_bad_topic_does_not_stop_the_others(one: RegisteredBrokers) -> None:
     results = one.admin.create_topics([TopicToCreate("a", 1, 1), TopicToCreate("b", 0, 1), TopicToCreate("c", 1, 1)])
     assert [result.error.code if result.error else None for result in results] == [
         None,
@@ -207,17 +175,17 @@ def test_one_bad_topic_does_not_stop_the_others(one: Fixture) -> None:
         ),
     ],
 )
-def test_refusals(one: Fixture, topic: TopicToCreate, code: ErrorCode, text: str) -> None:
+def test_refusals(one: RegisteredBrokers, topic: TopicToCreate, code: ErrorCode, text: str) -> None:
     assert one.error_of(topic) == (code, text)
 
 
-def test_wrong_values_of_settings_are_named(one: Fixture) -> None:
+def test_wrong_values_of_settings_are_named(one: RegisteredBrokers) -> None:
     code, text = one.error_of(TopicToCreate("x", configs={"retention.ms": "soon"}))
     assert code is ErrorCode.INVALID_CONFIG
     assert text.startswith("Invalid value soon for configuration retention.ms")
 
 
-def test_names_that_exist_are_being_deleted_or_collide(one: Fixture) -> None:
+def test_names_that_exist_are_being_deleted_or_collide(one: RegisteredBrokers) -> None:
     one.admin.create_topics([TopicToCreate("orders", 1, 1), TopicToCreate("a.b", 1, 1)])
     exists = (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'orders' already exists.")
     assert one.error_of(TopicToCreate("orders", 1, 1)) == exists
@@ -236,7 +204,7 @@ def test_names_that_exist_are_being_deleted_or_collide(one: Fixture) -> None:
     assert (code, text) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' is marked for deletion.")
 
 
-def test_a_topic_created_by_another_broker_meanwhile(one: Fixture) -> None:
+def test_a_topic_created_by_another_broker_meanwhile(one: RegisteredBrokers) -> None:
     original = one.zk.topics.exists
     one.zk.topics.exists = lambda topic: False  # type: ignore[method-assign]  # it looks before the other writes
     one.zk.topics.create("orders", random_uuid(), {0: [0]}, {})
@@ -247,15 +215,15 @@ def test_a_topic_created_by_another_broker_meanwhile(one: Fixture) -> None:
 
 
 def test_racks_are_respected_and_half_known_racks_refused() -> None:
-    racked = Fixture({0: "a", 1: "a", 2: "b"})
+    racked = RegisteredBrokers({0: "a", 1: "a", 2: "b"})
     racked.admin.create_topics([TopicToCreate("orders", 6, 2)])
     (stored,) = racked.zk.topics.assignments(["orders"])
     assert all(2 in assignment.replicas for assignment in stored.assignment.values())
-    half = Fixture({0: "a", 1: None})
+    half = RegisteredBrokers({0: "a", 1: None})
     assert half.error_of(TopicToCreate("orders", 1, 1))[0] is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_deletion_is_asked_for_once(one: Fixture) -> None:
+def test_deletion_is_asked_for_once(one: RegisteredBrokers) -> None:
     one.admin.create_topics([TopicToCreate("orders", 1, 1)])
     results = one.admin.delete_topics(["orders", "nothing"])
     assert results["orders"] is None
@@ -269,7 +237,7 @@ def test_deletion_is_asked_for_once(one: Fixture) -> None:
     assert one.admin.delete_topics(["orders"]) == {"orders": None}  # again: it is on its way
 
 
-def test_growth(three: Fixture) -> None:
+def test_growth(three: RegisteredBrokers) -> None:
     three.admin.create_topics([TopicToCreate("orders", assignments={0: [1, 2]})])
     (before,) = three.zk.topics.assignments(["orders"])
     assert three.admin.create_partitions([TopicToGrow("orders", 3)], validate_only=True) == {"orders": None}
@@ -294,7 +262,7 @@ class MeanwhileAnother(UnboundedControllerMutationQuota):
         assert self._admin.create_partitions([TopicToGrow("orders", self._count)]) == {"orders": None}
 
 
-def test_growths_at_once_take_nothing_from_each_other(one: Fixture) -> None:
+def test_growths_at_once_take_nothing_from_each_other(one: RegisteredBrokers) -> None:
     """What was acknowledged stays, whoever writes last: its partitions may have records by then."""
     one.zk.topics.create("orders", random_uuid(), {0: [0]}, {})
     late = one.admin.create_partitions([TopicToGrow("orders", 3)], quota=MeanwhileAnother(one.admin, 5))["orders"]
@@ -350,14 +318,14 @@ def test_growths_at_once_take_nothing_from_each_other(one: Fixture) -> None:
         ),
     ],
 )
-def test_growth_refused(three: Fixture, wanted: TopicToGrow, code: ErrorCode, text: str) -> None:
+def test_growth_refused(three: RegisteredBrokers, wanted: TopicToGrow, code: ErrorCode, text: str) -> None:
     three.admin.create_topics([TopicToCreate("orders", 2, 1)])
     error = three.admin.create_partitions([wanted])[wanted.name]
     assert error is not None
     assert (error.code, error.message) == (code, text)
 
 
-def test_no_growth_during_a_reassignment(three: Fixture) -> None:
+def test_no_growth_during_a_reassignment(three: RegisteredBrokers) -> None:
     three.admin.create_topics([TopicToCreate("orders", assignments={0: [0]})])
     moving = {TopicPartition("orders", 0): ReplicaAssignment((1, 0), (1,), (0,))}
     three.zk.topics.set_assignment("orders", None, moving)
@@ -366,7 +334,7 @@ def test_no_growth_during_a_reassignment(three: Fixture) -> None:
     assert error.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
-def test_no_growth_of_what_is_being_deleted(one: Fixture) -> None:
+def test_no_growth_of_what_is_being_deleted(one: RegisteredBrokers) -> None:
     one.admin.create_topics([TopicToCreate("orders", 1, 1)])
     one.admin.delete_topics(["orders"])
     error = one.admin.create_partitions([TopicToGrow("orders", 2)])["orders"]
@@ -378,7 +346,7 @@ def test_no_growth_of_what_is_being_deleted(one: Fixture) -> None:
 
 
 @pytest.mark.parametrize("validate_only", [False, True])
-def test_no_request_makes_more_than_ten_thousand_partitions(one: Fixture, validate_only: bool) -> None:
+def test_no_request_makes_more_than_ten_thousand_partitions(one: RegisteredBrokers, validate_only: bool) -> None:
     most = TopicToCreate("most", 10_000, 1)
     assert one.admin.create_topics([most], validate_only=True)[0].error is None
     for topics in ([TopicToCreate("a", 2**31 - 1, 1)], [most, TopicToCreate("b")]):

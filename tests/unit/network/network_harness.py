@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 import threading
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import MagicMock
 
-from barnabas.api.request import Handler, Request
+from barnabas.api.request import ConnectionContext, Handler, Request
 from barnabas.network.connections.channel_builders import ServedListener
 from barnabas.network.connections.connection import Connection
 from barnabas.network.connections.connection_quotas import ConnectionQuotas
@@ -18,22 +20,19 @@ from barnabas.network.requests.request_channel import RequestChannel, RequestHan
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import InvalidRequest
 from barnabas.protocol.headers import RequestHeader
+from barnabas.protocol.message_index import request_class
+from barnabas.protocol.messages.message import Message
 from barnabas.transport.channel.authenticator import Authenticator, PlaintextAuthenticator
 from barnabas.transport.channel.transport_layer import PlaintextTransportLayer
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.memory_pool import NONE, MemoryPool
 from barnabas.transport.selector import Selector
-from tests.support.memory_network import MemoryNetwork, MemorySocket
+from tests.support.memory_network import MemoryNetwork, MemorySocket, framed
 from tests.support.mock_clock import MockClock
 
 HANDLER = Handler(ApiKey.PRODUCE, lambda request: None)
 """Not asked: the harness parses and handles."""
 LISTENER = ServedListener("PLAINTEXT", "PLAINTEXT")
-
-
-def framed(*frames: bytes) -> bytes:
-    """With size prefixes."""
-    return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
 
 
 def never(error: BaseException) -> None:
@@ -156,3 +155,67 @@ class NetworkHarness:
         """Answer at once."""
         body: Any = request.body
         request.channel.send(request, [framed(b"re:" + body[:40])])
+
+
+MILLISECOND = 1_000_000
+START = 10**15
+
+
+def handler(api_key: ApiKey, max_version: int = 12) -> Handler:
+    return Handler(api_key, lambda request: None, versions=(0, max_version))
+
+
+PRODUCE, FETCH, METADATA = handler(ApiKey.PRODUCE), handler(ApiKey.FETCH, 17), handler(ApiKey.METADATA)
+
+
+def finished(
+    of: Handler,
+    body: Message | None = None,
+    response: Message | None = None,
+    *,
+    version: int = 9,
+    stages_ms: tuple[float, ...] = (0, 2, 0, 0, 1),
+    processor_id: int = 0,
+    throttle_ms: int = 0,
+    sizes: tuple[int, int] = (100, 50),
+) -> Request[Any]:
+    """A request whose stages lasted so long: request queue, local, remote, response queue, send."""
+    context = ConnectionContext("id", "127.0.0.1", "PLAINTEXT", "PLAINTEXT")
+    context.client_software_name, context.client_software_version = "old-client", "0.1"
+    request: Request[Any] = Request(
+        RequestHeader(of.api_key, version, 1, "client", 2),
+        body if body is not None else request_class(of.api_key)(),
+        of,
+        context,
+        MagicMock(),
+        received_ns=START,
+        processor_id=processor_id,
+        request_size=sizes[0],
+    )
+    request.response, request.response_size, request.throttle_time_ms = response, sizes[1], throttle_ms
+    times = [START]
+    for stage_ms in stages_ms:
+        times.append(times[-1] + int(stage_ms * MILLISECOND))
+    request.dequeued_ns, request.local_complete_ns, request.response_complete_ns = times[1:4]
+    request.response_dequeued_ns, request.sent_ns = times[4:]
+    return request
+
+
+def ask(client: socket.socket, *frames: bytes) -> list[bytes]:
+    """Send requests; read as many answers."""
+    client.sendall(framed(*frames))
+    return [read(client) for _ in frames]
+
+
+def read(client: socket.socket) -> bytes:
+    (size,) = struct.unpack(">i", read_exactly(client, 4))
+    return read_exactly(client, size)
+
+
+def read_exactly(client: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = client.recv(size - len(data))
+        assert piece, "the server closed the connection"
+        data += piece
+    return data

@@ -15,7 +15,7 @@ from barnabas.network.requests.request_metrics import RequestMetrics
 from barnabas.transport.channel.selector_counters import SessionCounters
 from barnabas.transport.memory_pool import NONE
 from tests.support.mock_clock import MockClock
-from tests.unit.network.test_request_metrics import PRODUCE, finished
+from tests.unit.network.network_harness import PRODUCE, finished
 
 SECOND_NS = 1_000_000_000
 SOCKETS = "kafka.server:type=socket-server-metrics"

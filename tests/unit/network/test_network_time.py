@@ -6,8 +6,9 @@ import gc
 from typing import Any
 
 from barnabas.api.request import Request
+from tests.support.memory_network import framed
 from tests.support.mock_clock import MockClock
-from tests.unit.network.network_harness import NetworkHarness, framed
+from tests.unit.network.network_harness import NetworkHarness
 
 
 class TickingClock(MockClock):

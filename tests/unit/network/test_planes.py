@@ -16,8 +16,8 @@ from barnabas.network.request_handler import RequestHandlerPool
 from barnabas.network.requests.request_channel import RequestHandling
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import SystemClock
-from tests.unit.network.network_harness import NetworkHarness, framed, never
-from tests.unit.network.test_socket_server import ask, read
+from tests.support.memory_network import framed
+from tests.unit.network.network_harness import NetworkHarness, ask, never, read
 
 QUEUE_SIZE = 3
 HANDLERS = 2

@@ -23,7 +23,8 @@ from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.records.file_records import FileRecords
 from barnabas.transport.channel.authenticator import Conversation
 from barnabas.transport.channel.send import FILE_BYTES_PER_TURN
-from tests.unit.network.network_harness import NetworkHarness, framed
+from tests.support.memory_network import framed
+from tests.unit.network.network_harness import NetworkHarness
 
 
 @pytest.fixture(params=[True, False], ids=["inline", "queue"])

@@ -17,8 +17,9 @@ from barnabas.transport.channel.open_channels import SWEEP_AT_LEAST
 from barnabas.transport.channel.send import Send
 from barnabas.transport.channel.transport_layer import PlaintextTransportLayer
 from barnabas.transport.simple_memory_pool import GarbageCollectedMemoryPool
+from tests.support.memory_network import framed
 from tests.support.mock_clock import MockClock
-from tests.unit.network.network_harness import NetworkHarness, framed
+from tests.unit.network.network_harness import NetworkHarness
 
 POOL = 1 << 20
 PARTS = (Connection, ConnectionContext, KafkaChannel, FrameReader, Send, PlaintextTransportLayer)

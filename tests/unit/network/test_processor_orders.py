@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.api.request import Request
-from tests.support.memory_network import MemorySocket
-from tests.unit.network.network_harness import NetworkHarness, framed
+from tests.support.memory_network import MemorySocket, framed
+from tests.unit.network.network_harness import NetworkHarness
 
 CONNECTIONS = 3
 # Answered at once, later, not at all, later not at all, at once but throttled, by a continuation; C completes others'.

@@ -2,68 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-from unittest.mock import MagicMock
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.api.request import ConnectionContext, Handler, Request
 from barnabas.metrics.metrics_registry import Sample
 from barnabas.network.requests.error_counts import note_errors
 from barnabas.network.requests.request_metrics import RequestMetrics, request_name
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.headers import RequestHeader
-from barnabas.protocol.message_index import request_class
 from barnabas.protocol.messages.acls import DeleteAclsResponse
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
-from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
-
-MILLISECOND = 1_000_000
-START = 10**15
-
-
-def handler(api_key: ApiKey, max_version: int = 12) -> Handler:
-    return Handler(api_key, lambda request: None, versions=(0, max_version))
-
-
-PRODUCE, FETCH, METADATA = handler(ApiKey.PRODUCE), handler(ApiKey.FETCH, 17), handler(ApiKey.METADATA)
-
-
-def finished(
-    of: Handler,
-    body: Message | None = None,
-    response: Message | None = None,
-    *,
-    version: int = 9,
-    stages_ms: tuple[float, ...] = (0, 2, 0, 0, 1),
-    processor_id: int = 0,
-    throttle_ms: int = 0,
-    sizes: tuple[int, int] = (100, 50),
-) -> Request[Any]:
-    """A request whose stages lasted so long: request queue, local, remote, response queue, send."""
-    context = ConnectionContext("id", "127.0.0.1", "PLAINTEXT", "PLAINTEXT")
-    context.client_software_name, context.client_software_version = "old-client", "0.1"
-    request: Request[Any] = Request(
-        RequestHeader(of.api_key, version, 1, "client", 2),
-        body if body is not None else request_class(of.api_key)(),
-        of,
-        context,
-        MagicMock(),
-        received_ns=START,
-        processor_id=processor_id,
-        request_size=sizes[0],
-    )
-    request.response, request.response_size, request.throttle_time_ms = response, sizes[1], throttle_ms
-    times = [START]
-    for stage_ms in stages_ms:
-        times.append(times[-1] + int(stage_ms * MILLISECOND))
-    request.dequeued_ns, request.local_complete_ns, request.response_complete_ns = times[1:4]
-    request.response_dequeued_ns, request.sent_ns = times[4:]
-    return request
+from tests.unit.network.network_harness import FETCH, METADATA, MILLISECOND, PRODUCE, finished, handler
 
 
 def samples(metrics: RequestMetrics) -> dict[str, Sample]:

@@ -23,11 +23,11 @@ from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_listener import SaslListener
 from barnabas.security.sasl.sasl_server import LoginParts
 from barnabas.security.sasl.scram_mechanism import ScramCredential, ScramFormatter, TokenCredential
-from tests.support.memory_network import MemorySocket
+from tests.support.memory_network import MemorySocket, framed
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
 from tests.support.sasl_exchange import plain_token
-from tests.unit.network.network_harness import NetworkHarness, framed
+from tests.unit.network.network_harness import NetworkHarness
 
 LIFE_MS = 10_000
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="a" user_bob="b";'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-import struct
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +18,8 @@ from barnabas.network.requests.request_channel import RequestHandling
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.logger_levels import set_logger_level
-from tests.unit.network.network_harness import NetworkHarness, framed, never
+from tests.support.memory_network import framed
+from tests.unit.network.network_harness import NetworkHarness, ask, never, read
 
 LOOPBACK = EndPoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT")
 
@@ -70,26 +70,6 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     made = Server(inline_requests=request.param, network_threads=3, handler_threads=3)
     yield made
     made.close()
-
-
-def ask(client: socket.socket, *frames: bytes) -> list[bytes]:
-    """Send requests; read as many answers."""
-    client.sendall(framed(*frames))
-    return [read(client) for _ in frames]
-
-
-def read(client: socket.socket) -> bytes:
-    (size,) = struct.unpack(">i", read_exactly(client, 4))
-    return read_exactly(client, size)
-
-
-def read_exactly(client: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = client.recv(size - len(data))
-        assert piece, "the server closed the connection"
-        data += piece
-    return data
 
 
 def test_clients_may_connect_before_the_broker_is_ready(server: Server) -> None:

@@ -15,7 +15,7 @@ from barnabas.records.file_records import FileRecords
 from barnabas.records.lazy_down_conversion import READ_BYTES, LazyDownConversionRecords
 from barnabas.records.legacy_records import encode_message_set, legacy_batches
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 from barnabas.transport.channel.send import Send
 from barnabas.transport.channel.transport_layer import PlaintextTransportLayer
 from tests.support.down_conversion import down_convert

@@ -17,7 +17,7 @@ from barnabas.records.memory_records import any_batches, magic_at
 from barnabas.records.record_batch import LOG_APPEND_TIME, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.records.record_conversion import up_convert
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 from tests.support.down_conversion import down_convert
 
 NULLABLE = st.none() | st.binary(max_size=200)

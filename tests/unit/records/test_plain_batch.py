@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.records.plain_batch import plain_batch
-from barnabas.records.record_batch_builder import RecordBatchBuilder
+from barnabas.records.record_batch_builder import RecordBatchBuilder, plain_batch
 
 KEYS = st.binary(max_size=20) | st.integers(2040, 2060).map(bytes) | st.integers(4090, 4100).map(bytes)
 

@@ -21,8 +21,7 @@ from barnabas.records.record_batch import (
     batches,
 )
 from barnabas.records.record_batch_builder import RecordBatchBuilder, estimate_size
-from barnabas.records.record_framing import count_records
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record, count_records
 
 NULLABLE = st.none() | st.binary(max_size=300)
 HEADERS = st.lists(st.tuples(st.text(max_size=20), NULLABLE), max_size=4).map(tuple)

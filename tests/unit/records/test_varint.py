@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kafka.record.util import encode_varint
 
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.varint import decode_zigzag, encode_zigzag, zigzag
+from barnabas.records.v2.layout import decode_zigzag, encode_zigzag, zigzag
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=3))

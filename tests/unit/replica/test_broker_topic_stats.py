@@ -14,8 +14,7 @@ from barnabas.replica.replica_metrics import LATE_TRANSACTION_BUFFER_MS, registe
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_environment import LogManagerConfig
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas
-from tests.unit.storage.log.test_producers import produced
-from tests.unit.storage.log_harness import NOW, Broker, batch, log_config
+from tests.unit.storage.log_harness import NOW, Broker, batch, log_config, produced
 
 
 def test_a_produce_is_counted_before_and_after_its_append() -> None:

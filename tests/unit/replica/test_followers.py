@@ -80,21 +80,6 @@ def test_a_wait_that_is_over_does_not_move_the_follower() -> None:
     assert replicas.partition().state.followers[ANOTHER].state is before
 
 
-@pytest.mark.parametrize(
-    ("epoch", "error"), [(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (0, ErrorCode.UNKNOWN_LEADER_EPOCH)]
-)
-def test_a_broker_that_is_no_replica_is_refused(epoch: int, error: ErrorCode) -> None:
-    replicas = leading()
-    assert errors(replicas.follow(0, replica_id=7, epoch=epoch)) == [error]
-
-
-def test_followers_are_fenced_by_leader_epoch() -> None:
-    replicas = leading(leader_epoch=3)
-    assert errors(replicas.follow(0, epoch=2)) == [ErrorCode.FENCED_LEADER_EPOCH]
-    assert errors(replicas.follow(0, epoch=4)) == [ErrorCode.UNKNOWN_LEADER_EPOCH]
-    assert errors(replicas.follow(0, epoch=3)) == [ErrorCode.NONE]
-
-
 def test_a_follower_whose_log_diverges_is_told_where() -> None:
     replicas = leading()
     replicas.append(("topic", 0, batch(4)))
@@ -295,13 +280,6 @@ def test_a_proposal_has_the_broker_epochs_of_its_fetches() -> None:
     replicas.follow(0, broker_epoch=31)
     replicas.alter_partitions.requested[0].refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
     assert [dict(each.broker_epochs) for each in replicas.alter_partitions.requested] == [{ANOTHER: 30}, {ANOTHER: 30}]
-
-
-def test_leadership_lost_while_many_wait() -> None:
-    replicas = leading()
-    waiting = [replicas.append(("topic", 0, batch()), acks=-1, timeout_ms=100_000) for _ in range(20)]
-    replicas.lead(leader=ANOTHER, leader_epoch=1, isr=(US, ANOTHER))
-    assert [errors(answered) for answered in waiting] == [[ErrorCode.NOT_LEADER_OR_FOLLOWER]] * 20
 
 
 def test_a_topic_deleted_while_a_produce_waits() -> None:

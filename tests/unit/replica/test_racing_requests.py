@@ -70,7 +70,11 @@ class Race:
                 answers.append(entry.error)
                 if entry.error not in EXPECTED:
                     raise AssertionError(entry.failure)
-                if entry.error is ErrorCode.NONE and self.follower_position < entry.required_offset:
+                if (
+                    entry.error is ErrorCode.NONE
+                    and entry.info is not None
+                    and self.follower_position <= entry.info.last_offset
+                ):
                     self.failures.append(AssertionError("acknowledged, and the follower does not have it"))
 
             self.manager.appender.append_records(

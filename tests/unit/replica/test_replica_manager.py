@@ -151,25 +151,20 @@ def test_a_deleted_replica_is_gone_and_its_topic_may_come_again() -> None:
     assert entry.info.first_offset == 0
 
 
-def test_the_high_watermark_survives_a_restart() -> None:
+@pytest.mark.parametrize("also", ["", "the replica was stopped before", "a life in which the partition was not opened"])
+def test_the_high_watermark_survives_a_restart(also: str) -> None:
     replicas = Replicas()
     replicas.lead(isr=(US,))
     replicas.append(("topic", 0, batch(3)))
+    if also.startswith("the replica"):
+        replicas.stop(delete=False)
+        (refused,) = replicas.append(("topic", 0, batch()))
+        assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     replicas.manager.shutdown()
     replicas.broker.restart()
-    again = Replicas(replicas.broker)
-    again.lead(leader=ANOTHER, leader_epoch=1, isr=(ANOTHER, US), is_new=False)
-    assert again.partition().log.high_watermark == 3
-
-
-def test_the_high_watermark_survives_a_life_in_which_the_partition_was_not_opened() -> None:
-    replicas = Replicas()
-    replicas.lead(isr=(US,))
-    replicas.append(("topic", 0, batch(3)))
-    replicas.manager.shutdown()
-    replicas.broker.restart()
-    Replicas(replicas.broker).manager.shutdown()  # the controller had nothing to say
-    replicas.broker.restart()
+    if also.startswith("a life"):
+        Replicas(replicas.broker).manager.shutdown()  # the controller had nothing to say
+        replicas.broker.restart()
     again = Replicas(replicas.broker)
     again.lead(leader=ANOTHER, leader_epoch=1, isr=(ANOTHER, US), is_new=False)
     assert again.partition().log.high_watermark == 3
@@ -182,17 +177,3 @@ def test_a_replica_that_comes_back_to_its_open_log_knows_its_high_watermark() ->
     replicas.stop(delete=False)
     replicas.lead(leader=ANOTHER, leader_epoch=1, isr=(ANOTHER, US), is_new=False)
     assert replicas.partition().log.high_watermark == 3
-
-
-def test_the_high_watermark_survives_a_shutdown_before_which_the_replica_was_stopped() -> None:
-    replicas = Replicas()
-    replicas.lead(isr=(US,))
-    replicas.append(("topic", 0, batch(3)))
-    replicas.stop(delete=False)
-    (refused,) = replicas.append(("topic", 0, batch()))
-    assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    replicas.manager.shutdown()
-    replicas.broker.restart()
-    again = Replicas(replicas.broker)
-    again.lead(leader=ANOTHER, leader_epoch=1, isr=(ANOTHER, US), is_new=False)
-    assert again.partition().log.high_watermark == 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -19,46 +18,7 @@ from barnabas.rpc.node import Node
 from barnabas.transport.channel.kafka_channel import ChannelState
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, all_versions
-
-NODES = [Node(0, "a", 9092), Node(1, "b", 9092), Node(2, "c", 9092)]
-
-
-class Setting:
-    def __init__(self, **config: Any) -> None:
-        self.names = {"a": ["10.0.0.1", "10.0.0.2"]}
-        """The addresses of host names; others have those of "a"."""
-        self.clock = MockClock()
-        self.selector = ScriptedSelector(self.clock)
-        self.updater = ManualMetadataUpdater(NODES)
-        self.client = NetworkClient(
-            self.selector,
-            self.updater,
-            NetworkClientConfig(client_id="test", **config),
-            self.clock,
-            resolve=lambda host, port: self.names.get(host, self.names["a"]),
-        )
-        self.answers: list[ClientResponse] = []
-
-    @property
-    def now(self) -> int:
-        return self.client.now_ms()
-
-    def poll(self) -> list[ClientResponse]:
-        return self.client.poll(100, self.now)
-
-    def make_ready(self, node: Node = NODES[0], versions: ApiVersionsResponse | None = None) -> None:
-        assert not self.client.ready(node, self.now)
-        self.poll()
-        request = self.selector.sent.pop()
-        self.selector.answer(request, versions or all_versions(MetadataRequest, ProduceRequest))
-        self.poll()
-        assert self.client.ready(node, self.now)
-
-    def send(self, node: Node = NODES[0], **options: Any) -> None:
-        request = self.client.new_request(
-            node.id, MetadataRequest(topics=None), callback=self.answers.append, **options
-        )
-        self.client.send(request, self.now)
+from tests.unit.rpc.network_client_harness import NODES, Setting
 
 
 @pytest.mark.parametrize("discovers", [True, False])

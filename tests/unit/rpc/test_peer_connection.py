@@ -20,7 +20,7 @@ from barnabas.transport.channel.authenticator import AuthenticationFailed
 from barnabas.transport.channel.kafka_channel import ChannelState
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, SentRequest
-from tests.unit.rpc.test_session_renewals import LIFE_MS, RENEWAL_MS, authenticator
+from tests.unit.rpc.network_client_harness import LIFE_MS, RENEWAL_MS, authenticator
 
 NODE = Node(7, "a", 9092)
 ID = str(NODE.id)

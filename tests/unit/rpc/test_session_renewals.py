@@ -6,27 +6,15 @@ from random import Random
 
 import pytest
 
-from barnabas.config.secret import Secret
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.rpc.connection_states import SessionRenewals
 from barnabas.rpc.node import Node
-from barnabas.security.sasl.client.client_authenticator import SaslClientAuthenticator, SaslLogin
-from barnabas.security.sasl.client.plain_client import PlainClient
 from barnabas.transport.channel.authenticator import PlaintextAuthenticator
 from barnabas.transport.channel.kafka_channel import ChannelState
 from tests.support.scripted_selector import all_versions
-from tests.unit.rpc.test_network_client import NODES, Setting
+from tests.unit.rpc.network_client_harness import LIFE_MS, NODES, RENEWAL_MS, Setting, authenticator
 
-LIFE_MS = 10_000
-RENEWAL_MS = 8_500
 NODE = Node(3, "d", 9092)
-
-
-def authenticator(lifetime_ms: int = LIFE_MS) -> SaslClientAuthenticator:
-    """An authenticator that has logged in."""
-    made = SaslClientAuthenticator(SaslLogin("PLAIN", lambda: PlainClient("alice", Secret("pencil"))), "client")
-    made.session_lifetime_ms = lifetime_ms
-    return made
 
 
 def logged_in() -> Setting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barnabas.records.compression import Codec
+from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.record_batch import RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.runtime.files import Files
@@ -12,9 +13,11 @@ from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
 from barnabas.storage.cleaner.work import CleanerWork
+from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
+from barnabas.storage.log_append_info import AppendOrigin
 from tests.support.simulated_files import SimulatedFiles
-from tests.unit.storage.log_harness import Broker, log_config, read_all
+from tests.unit.storage.log_harness import NOW, Broker, log_config, read_all
 
 
 class CleanedBroker(Broker):
@@ -77,4 +80,60 @@ def stored(log: UnifiedLog) -> list[tuple[int, bytes | None, bytes | None]]:
         batch.check()
         if not batch.is_control:
             found += [(record.offset, record.key, record.value) for record in batch.records()]
+    return found
+
+
+class Producer:
+    """An idempotent producer of one log, with transactions if it is told so."""
+
+    def __init__(self, log: UnifiedLog, producer_id: int, *, transactional: bool = True) -> None:
+        self.log = log
+        self.producer_id = producer_id
+        self.transactional = transactional
+        self.sequence = 0
+
+    def send(self, *records: tuple[bytes, bytes | None]) -> int:
+        builder = RecordBatchBuilder(
+            producer_id=self.producer_id,
+            producer_epoch=0,
+            base_sequence=self.sequence,
+            is_transactional=self.transactional,
+        )
+        for key, value in records:
+            builder.append(NOW, key, value)
+        self.sequence += len(records)
+        return append_batch(self.log, builder)
+
+    def end(self, *, abort: bool = False) -> int:
+        marker = EndTransactionMarker(abort, 0, NOW).batch(self.producer_id, 0)
+        info = self.log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+        self.log.raise_high_watermark_to_end()
+        return info.first_offset
+
+
+def committed_offsets(log: UnifiedLog) -> list[int]:
+    """What a consumer with isolation.level=read_committed takes."""
+    found: list[int] = []
+    offset, stable = log.log_start_offset, log.last_stable_offset
+    while offset < stable:
+        data = log.read(offset, 1 << 20, FetchIsolation.TXN_COMMITTED)
+        raw = data.records if isinstance(data.records, bytes) else data.records.read()
+        data.release()
+        aborted = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or [])
+        active: set[int] = set()
+        position = 0
+        if not raw:
+            break
+        while position < len(raw):
+            view = RecordBatch(raw, position)
+            position = view.end
+            offset = view.next_offset
+            while aborted and aborted[0][0] <= view.last_offset:
+                active.add(aborted.pop(0)[1])
+            if view.is_control:
+                marker = EndTransactionMarker.of(view)
+                if marker is not None and marker.is_abort:
+                    active.discard(view.producer_id)
+            elif view.producer_id not in active:
+                found += [record.offset for record in view.records()]
     return found

@@ -205,3 +205,20 @@ def fault_once(call: str, error: OSError, path_ends: str = "") -> Callable[[str,
         return pending.pop() if pending and made == call and path.endswith(path_ends) else None
 
     return fault
+
+
+def produced(
+    producer_id: int,
+    sequence: int,
+    count: int = 1,
+    *,
+    epoch: int = 0,
+    transactional: bool = False,
+    timestamp: int = NOW,
+) -> bytes:
+    builder = RecordBatchBuilder(
+        producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=transactional
+    )
+    for number in range(count):
+        builder.append(timestamp, b"key", b"%d" % (sequence + number))
+    return builder.build()

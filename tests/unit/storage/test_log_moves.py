@@ -118,13 +118,13 @@ def test_snapshots_of_a_copy_are_written_though_it_has_taken_the_place_of_the_lo
     append(log, 10, broker.random)
     future = broker.manager.begin_move(log, "/b")
     catch_up(broker, log, future)
-    begun = future.producer_states.begun_offsets()
+    begun = future.producers.begun_offsets()
     assert begun, "the copy has rolled, and the background has not run"
     assert broker.manager.complete_move(log, future)
     broker.scheduler.tick()
     names = broker.files.list_dir(log.directory)
     assert {segment_file_name(offset, SNAPSHOT_SUFFIX) for offset in begun} <= set(names)
-    assert log.producer_states.begun_offsets() == []
+    assert log.producers.begun_offsets() == []
 
 
 def test_move_goes_on_after_a_restart() -> None:
@@ -236,20 +236,20 @@ def test_producers_and_epochs_move_too() -> None:
 
     produce(0)
     began = log.log_end_offset - 1
-    log.assign_epoch_start_offset(5, log.log_end_offset)  # a leader that has written nothing yet
+    log.assign_epoch(5, log.log_end_offset)  # a leader that has written nothing yet
     log.update_high_watermark(log.log_end_offset)
-    producers, epochs = log.active_producers(), log.leader_epochs.entries
+    producers, epochs = log.producers.active(), log.leader_epochs.entries
     future = broker.manager.begin_move(log, "/b")
     catch_up(broker, log, future)
     assert broker.manager.complete_move(log, future)
-    assert log.active_producers() == producers
+    assert log.producers.active() == producers
     assert log.leader_epochs.entries == epochs
     assert log.last_stable_offset == began
     with pytest.raises(ApiError) as refused:
         produce(5)
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     log = broker.restart()
-    assert log.active_producers() == producers
+    assert log.producers.active() == producers
 
 
 def test_move_that_is_given_up() -> None:

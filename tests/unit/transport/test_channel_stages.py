@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import struct
 from typing import Any
 
 import pytest
@@ -12,15 +11,11 @@ from barnabas.transport.channel.authenticator import AuthenticationFailed, Conve
 from barnabas.transport.channel.kafka_channel import ChannelState, KafkaChannel
 from barnabas.transport.channel.transport_layer import PlaintextTransportLayer
 from barnabas.transport.selector import Selector
-from tests.support.memory_network import MemoryNetwork, MemorySocket
+from tests.support.memory_network import MemoryNetwork, MemorySocket, framed
 from tests.support.mock_clock import MockClock
 
 DELAY_MS = 100
 IDLE_MS = 10_000
-
-
-def framed(*frames: bytes) -> bytes:
-    return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
 
 
 class FakeAuthenticator:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,15 +11,11 @@ from barnabas.transport.channel.authenticator import AuthenticationFailed, Conve
 from barnabas.transport.channel.kafka_channel import ChannelState
 from barnabas.transport.channel.transport_layer import PlaintextTransportLayer
 from barnabas.transport.selector import Selector
-from tests.support.memory_network import MemoryNetwork, MemorySocket
+from tests.support.memory_network import MemoryNetwork, MemorySocket, framed
 from tests.support.mock_clock import MockClock
 
 ADDRESS = ("127.0.0.1", 9092)
 MAX_IDLE_MS = 1000
-
-
-def framed(*frames: bytes) -> bytes:
-    return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
 
 
 class World:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import ssl
-import struct
 from pathlib import Path
 
 import pytest
@@ -19,15 +18,11 @@ from barnabas.transport.channel.transport_layer import StreamSocket
 from barnabas.transport.poller import WRITABLE
 from barnabas.transport.selector import Selector
 from tests.support.certificates import CertificateAuthority
-from tests.support.memory_network import MemoryNetwork, MemorySocket
+from tests.support.memory_network import MemoryNetwork, MemorySocket, framed
 from tests.support.mock_clock import MockClock
 
 AUTHORITY = CertificateAuthority()
 NO_TLS_SPOKEN = "the peer does not speak TLS: it has to be set up for SSL, or to use another listener"
-
-
-def framed(*frames: bytes) -> bytes:
-    return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
 
 
 @pytest.fixture(scope="module")

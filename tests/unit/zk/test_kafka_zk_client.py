@@ -14,7 +14,7 @@ from barnabas.zk.znodes.broker_zk_data import BrokerInfo, ProducerIdsBlock
 from barnabas.zk.znodes.config_znodes import ConfigEntityType
 from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
-from tests.support.inline_store import InlineSession, InlineStore
+from tests.support.inline_store import InlineStore, client_of
 from tests.support.mock_clock import MockClock
 
 TP = TopicPartition("orders", 0)
@@ -28,12 +28,6 @@ def store() -> InlineStore:
 @pytest.fixture
 def zk(store: InlineStore) -> KafkaZkClient:
     return client_of(store.new_session())
-
-
-def client_of(session: InlineSession) -> KafkaZkClient:
-    client = KafkaZkClient(session, MockClock())
-    client.make_sure_persistent_paths_exist()
-    return client
 
 
 def broker(broker_id: int, port: int = 9092) -> BrokerInfo:

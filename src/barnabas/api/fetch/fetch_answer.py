@@ -308,7 +308,7 @@ def _topic_answer(topics: dict[Any, TopicAnswer], name: str, topic_id: bytes) ->
 
 def _waits_for_disk(records: FileRecords) -> bool:
     """Return whether sending the records would make the network thread, with all its connections, wait for the disk."""
-    return len(records) >= LARGE_BYTES and not records.is_cached()
+    return records.size >= LARGE_BYTES and not records.is_cached()
 
 
 def _refusal(partition: int, code: ErrorCode, records: bytes | None = b"") -> PartitionAnswer:

@@ -53,6 +53,7 @@ from barnabas.storage.log.timestamp_search import (
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
+    segment_boundaries,
 )
 
 logger = logging.getLogger(__name__)
@@ -242,7 +243,9 @@ def _legacy_offsets(
     if asked.max_num_offsets < 0:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid number of offsets: {asked.max_num_offsets}")
     end = partition.end_offset_metadata(isolation).message_offset
-    offsets = partition.log.offsets_before(asked.timestamp, asked.max_num_offsets, now_ms)
+    offsets = segment_boundaries(
+        partition.log.local, partition.log.log_start_offset, asked.timestamp, asked.max_num_offsets, now_ms
+    )
     # Segments may begin beyond what a consumer may read: those are replaced by the end, as in Kafka.
     if any(offset > end for offset in offsets):
         return [end, *(offset for offset in offsets if offset <= end)]

@@ -176,7 +176,7 @@ class ProducersApi:
                     coordinator_epoch=producer.coordinator_epoch,
                     current_txn_start_offset=producer.current_transaction_start_offset,
                 )
-                for producer in partition.log.active_producers()
+                for producer in partition.log.producers.active()
             ],
         )
 

@@ -2,9 +2,8 @@
 
 Called by `fetched_batches`, which scans the fetched bytes and names the columns. Pure functions; no state, no lock.
 
-First the places of all fields are found: computed where the records are laid out alike (`even_fields`), read otherwise
-(`record_fields`). Then keys, values and headers are gathered out of the fetched bytes (`gatherer`). The result owns its
-memory, so the fetch buffer may be reused afterwards.
+First the places of all fields are found (`record_fields`). Then keys, values and headers are gathered out of the
+fetched bytes (`gatherer`). The result owns its memory, so the fetch buffer may be reused afterwards.
 """
 
 from __future__ import annotations
@@ -16,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from barnabas.clients.arrow.even_fields import even_fields
 from barnabas.clients.arrow.gatherer import Gatherer, Mask, empty_headers
 from barnabas.clients.arrow.headers import locate_headers
-from barnabas.clients.arrow.record_fields import Extent, HeaderPlaces, Pieces, find_fields
+from barnabas.clients.arrow.record_fields import Extent, HeaderPlaces, Pieces, find_fields, uniform_fields
 from barnabas.clients.arrow.varints import Bytes, Integers
 from barnabas.records.compression import Buffer
 from barnabas.records.record_batch import HEADER_SIZE, LOG_APPEND_TIME, RecordBatch
@@ -75,7 +73,7 @@ def decode_record_batches(
     """
     data, extents = _one_buffer(unpacked)
     array = np.frombuffer(data, np.uint8)
-    fields = even_fields(data, array, extents)
+    fields = uniform_fields(data, array, extents)
     if fields is None:
         fields = find_fields(data, array, extents)
     batches = [each.batch for each in unpacked]

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 
 from barnabas.clients.arrow.varints import Bytes, Codes, Integers, code_sizes, write_varints, zigzag
 from barnabas.records.compression import Codec, compress
-from barnabas.records.encoded_batch import EncodedBatch
 from barnabas.records.record_batch import (
     HEADER,
     HEADER_SIZE,
@@ -29,6 +28,7 @@ from barnabas.records.record_batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    EncodedBatch,
 )
 
 BATCH_BYTES = 256 << 10

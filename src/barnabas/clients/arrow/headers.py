@@ -15,7 +15,7 @@ import numpy as np
 
 from barnabas.clients.arrow.varints import Bytes, Integers, read_varints
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.varint import MAX_VARINT_BYTES, decode_zigzag
+from barnabas.records.v2.layout import MAX_VARINT_BYTES, decode_zigzag
 
 _ONE_BY_ONE_RECORDS = 8
 """The number of records left at which a numpy round costs more than reading their headers in Python."""

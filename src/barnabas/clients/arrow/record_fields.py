@@ -1,22 +1,53 @@
-"""Where the fields of many records lie, found record by record: for records of any layout.
+"""Where the fields of many records lie: computed where all are uniform, found record by record otherwise.
 
-Called by `decoder` for records that `even_fields` does not take. Pure functions; no state, no lock.
+Called by `decoder`. Pure functions; no state, no lock.
 
-A Python loop walks only the lengths of records that differ in size. Every other varint, and runs of records of one
-size, are read across all records at once.
+`uniform_fields`: if the records are uniform (`records.v2.layout`), the shape of the first one and the number of records
+say where every byte of a batch lies; the offset takes one byte more from number 64 of a batch on, and another one from
+8,192 on. For example, records with 8 bytes of key and 100 of value begin so:
+
+    number  at       length   attributes, time  offset  key's length
+    0       0        e0 01    00 00             00      10
+    1       114      e0 01    00 00             02      10
+    63      7,182    e0 01    00 00             7e      10
+    64      7,296    e2 01    00 00             80 01   10
+    65      7,411    e2 01    00 00             82 01   10
+
+That is a guess until every byte around keys and values is what it says: lengths, offsets, a time of one byte, no
+headers. A few comparisons, each across all records of all batches, prove it, at a fifth of what it costs to read these
+fields.
+
+`find_fields`: anything else (compacted batches, times that need more bytes, headers, damage). A Python loop walks only
+the lengths of records that differ in size. Every other varint, and runs of records of one size, are read across all
+records at once. Only this one says what is wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from barnabas.clients.arrow.varints import VARLONG_BYTES, Bytes, Integers, read_varints
 from barnabas.records.compression import Buffer
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.record_framing import MIN_RECORD_SIZE
+from barnabas.records.v2.layout import (
+    MIN_RECORD_SIZE,
+    ONE_BYTE_OFFSETS,
+    TWO_BYTE_OFFSETS,
+    shape_at,
+    shape_of,
+    zigzag,
+)
+
+_MOST_RECORDS = 1 << 17
+"""More uniform records of a batch than fit into Kafka's 1 MB, and few enough for offsets of three bytes."""
+_LONGEST_HEAD = 1 << 16
+"""The bytes that are searched for the sizes of key and value; a longer key is read by other means."""
+
+Column = TypeVar("Column", Bytes, Integers)
 
 _FIRST_WALK_RECORDS = 16
 """The records that are walked one by one before a run of equal ones is looked for."""
@@ -56,6 +87,116 @@ class RecordFields(NamedTuple):
     keys: Pieces
     values: Pieces
     headers: HeaderPlaces | None
+
+
+class _UniformBatch(NamedTuple):
+    """What follows from a shape for the records of one batch, by their number. Places are counted from its start.
+
+    behind_offsets: the place of each key's length. length_columns: each byte of the records' lengths. The offsets'
+    first and last bytes; the ones in the middle count where an offset has three.
+    """
+
+    numbers: Integers
+    starts: Integers
+    ends: Integers
+    behind_offsets: Integers
+    length_columns: Sequence[Bytes]
+    first_bytes: Bytes
+    middle_bytes: Bytes
+    last_bytes: Bytes
+
+
+def uniform_fields(data: Buffer, array: Bytes, extents: Sequence[Extent]) -> RecordFields | None:
+    """Return the fields of all records if all are uniform, and None otherwise. `array` is `data`."""
+    counts = [each.record_count for each in extents]
+    most = max(counts)
+    if min(counts) < 1 or most > _MOST_RECORDS:
+        return None
+    shape = shape_at(bytes(data[extents[0].start : min(extents[0].start + _LONGEST_HEAD, extents[0].end)]), 0)
+    if shape is None or shape.timestamp_size != 1:
+        return None
+    key_size, value_size = shape.key_size, shape.value_size
+    # A power of two, so that chunks whose batches differ by a few records share what is computed.
+    batch = _uniform_batch(key_size, value_size, 1 << (most - 1).bit_length())
+    # From here on every place lies inside its extent.
+    if batch is None or any(each.start + batch.ends[each.record_count - 1] != each.end for each in extents):
+        return None
+    starts = np.repeat(np.array([each.start for each in extents], np.int64), counts)
+    behind_offsets = starts + _by_number(batch.behind_offsets, extents)
+    starts += _by_number(batch.starts, extents)
+    for place, column in enumerate(batch.length_columns):
+        if (array[place:][starts] != _by_number(column, extents)).any():
+            return None
+    times = array[shape.timestamp_place :][starts]
+    first_bytes = array[shape.offset_place :][starts]
+    if (times >= 0x80).any() or not _has_offsets(first_bytes, array, behind_offsets, batch, extents):
+        return None
+    keys = _uniform_pieces(array, behind_offsets, key_size)
+    values = None if keys is None else _uniform_pieces(array, keys.positions + max(key_size, 0), value_size)
+    if keys is None or values is None or array[max(value_size, 0) :][values.positions].any():
+        return None  # or there are headers
+    # A zigzag code of one byte, as a signed number.
+    deltas = ((times >> 1) ^ -(times & 1)).view(np.int8).astype(np.int64)
+    return RecordFields(deltas, _by_number(batch.numbers, extents), keys, values, None)
+
+
+@lru_cache(maxsize=4)
+def _uniform_batch(key_size: int, value_size: int, count: int) -> _UniformBatch | None:
+    """Return the places in a batch of `count` records, or None if their lengths take different numbers of bytes."""
+    numbers = np.arange(count)
+    numbers.flags.writeable = False
+    is_long, is_longer = numbers >= ONE_BYTE_OFFSETS, numbers >= TWO_BYTE_OFFSETS
+    more = is_long.astype(np.int64) + is_longer
+    shapes = [shape_of(1, 1 + extra, key_size, value_size) for extra in range(int(more[-1]) + 1)]
+    lengths = [shape.length for shape in shapes]
+    width = len(lengths[0])
+    if any(len(length) != width for length in lengths):
+        return None
+    sizes = np.array([shape.size for shape in shapes])[more]
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+    codes = numbers << 1
+    first_bytes = codes & 0x7F | is_long << 7
+    return _UniformBatch(
+        numbers,
+        starts,
+        ends,
+        starts + shapes[0].offset_place + 1 + more,
+        [np.array([length[place] for length in lengths], np.uint8)[more] for place in range(width)],
+        first_bytes.astype(np.uint8),
+        (codes >> 7 & 0x7F | 0x80).astype(np.uint8),
+        np.where(is_longer, codes >> 14, np.where(is_long, codes >> 7, codes)).astype(np.uint8),
+    )
+
+
+def _has_offsets(
+    first_bytes: Bytes, array: Bytes, behind_offsets: Integers, batch: _UniformBatch, extents: Sequence[Extent]
+) -> bool:
+    """Return whether the offsets, which begin with these bytes, are 0, 1, 2 and so on in each batch."""
+    if (first_bytes != _by_number(batch.first_bytes, extents)).any():
+        return False
+    most = len(batch.numbers)
+    if most > ONE_BYTE_OFFSETS and (array[behind_offsets - 1] != _by_number(batch.last_bytes, extents)).any():
+        return False
+    if most <= TWO_BYTE_OFFSETS:
+        return True
+    # The place before the last one of an offset of one byte is not the offset's.
+    longer = _by_number(batch.numbers, extents) >= TWO_BYTE_OFFSETS
+    return not (array[behind_offsets[longer] - 2] != _by_number(batch.middle_bytes, extents)[longer]).any()
+
+
+def _uniform_pieces(array: Bytes, positions: Integers, size: int) -> Pieces | None:
+    """Return the keys or values whose lengths lie at these positions, if all lengths are `size`."""
+    length = zigzag(size)
+    for place, byte in enumerate(length):
+        if (array[place:][positions] != byte).any():
+            return None
+    return Pieces(positions + len(length), np.full(len(positions), size, np.int64))
+
+
+def _by_number(column: Column, extents: Sequence[Extent]) -> Column:
+    """Return a column by number of record in a batch as a column for the records of all batches."""
+    return np.concatenate([column[: each.record_count] for each in extents])
 
 
 def find_fields(data: Buffer, array: Bytes, extents: Sequence[Extent]) -> RecordFields:

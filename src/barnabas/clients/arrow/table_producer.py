@@ -26,8 +26,7 @@ from barnabas.clients.arrow.varints import Integers
 from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.protocol.errors import ApiError
-from barnabas.records.encoded_batch import EncodedBatch
-from barnabas.records.record_batch import HEADER_SIZE
+from barnabas.records.record_batch import HEADER_SIZE, EncodedBatch
 
 STRETCH_BYTES = 8 << 20
 """The bytes of rows that are encoded together: with more, the sending thread would have nothing to do at first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from barnabas.records.record_reader import Header
+from barnabas.records.v2.walk import Header
 
 
 class ConsumerRecord(NamedTuple):

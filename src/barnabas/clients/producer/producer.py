@@ -52,7 +52,7 @@ from barnabas.clients.settings.notation import chosen_config
 from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata, PreparedTransaction
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.encoded_batch import EncodedBatch
+from barnabas.records.record_batch import EncodedBatch
 from barnabas.records.record_batch_builder import estimate_size
 from barnabas.rpc.client_selector import SelectorFactory
 from barnabas.rpc.network_client import NetworkClient

@@ -17,8 +17,7 @@ from typing import Final, NamedTuple
 from barnabas.coordinator.runtime.record import KeyAndValue
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.compression import Codec
-from barnabas.records.plain_batch import plain_batch
-from barnabas.records.record_batch_builder import RecordBatchBuilder
+from barnabas.records.record_batch_builder import RecordBatchBuilder, plain_batch
 from barnabas.replica.partitions.partition_append import PartitionAppend
 from barnabas.replica.requests.append import ReplicaAppender
 from barnabas.runtime.clock import Clock

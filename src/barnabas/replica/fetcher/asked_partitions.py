@@ -52,8 +52,9 @@ class AskedPartitions:
         Raises ApiError: its log is not here. The partition is not asked for then.
         """
         self._unsettled.add(key)
+        is_in_sync = state.is_in_sync
         # A throttle must not take a replica out of the in-sync replicas.
-        if not state.is_ready(now_ns) or (not state.is_in_sync and self._logs.holds_back(key)):
+        if not state.is_ready(now_ns) or (not is_in_sync and self._logs.holds_back(key)):
             self._do_not_ask(key)
             return
         try:
@@ -73,7 +74,7 @@ class AskedPartitions:
                 start_offset,
             )
         )
-        if state.is_in_sync:
+        if is_in_sync:
             self._unsettled.discard(key)
 
     def drop(self, key: TopicPartition) -> None:

@@ -243,7 +243,7 @@ class ReplicaFetcherThread:
         return self._change(
             key,
             asked_with,
-            lambda: self._logs.append(key, asked_with.fetch_offset, data),
+            partial(self._logs.append, key, asked_with.fetch_offset, data),
             lag_behind=data.high_watermark,
         )
 

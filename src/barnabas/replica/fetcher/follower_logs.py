@@ -14,7 +14,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.broker_topic_stats import TopicStats
-from barnabas.replica.fetcher.followed_state import NO_EPOCH, FollowerLogPosition, truncation_offset
+from barnabas.replica.fetcher.followed_state import FollowerLogPosition, truncation_offset
 from barnabas.replica.partitions.hosted_partitions import HostedPartitions
 from barnabas.replica.partitions.partition import Partition
 from barnabas.replica.requests.replication_throttle import ReplicationThrottle
@@ -28,9 +28,12 @@ logger = logging.getLogger(__name__)
 
 def log_position(log: UnifiedLog) -> FollowerLogPosition:
     """Return where a log is now."""
-    latest = log.latest_epoch
+    bounds = log.bounds
     return FollowerLogPosition(
-        log.log_start_offset, log.high_watermark, log.log_end_offset, NO_EPOCH if latest is None else latest
+        bounds.start,
+        bounds.high_watermark.message_offset,
+        log.local.end.message_offset,
+        log.leader_epochs.latest_epoch,
     )
 
 
@@ -60,7 +63,7 @@ class FollowerLogs:
 
     def start_offset(self, key: TopicPartition) -> int:
         """Return where the log begins. Raises ApiError: as `position`."""
-        return self._log(key).log_start_offset
+        return self._partition(key).log.bounds.start
 
     def holds_back(self, key: TopicPartition) -> bool:
         """Return whether a replica out of sync is to wait, because the throttle's rate is exceeded."""
@@ -75,7 +78,7 @@ class FollowerLogs:
         """
         partition = self._partition(key)
         log = partition.log
-        if log.log_end_offset != fetch_offset:
+        if log.local.end.message_offset != fetch_offset:
             raise ValueError(f"{key} ends at {log.log_end_offset}, and its leader was asked for {fetch_offset}")
         records = data.records
         if records is not None and (size := len(records)):
@@ -83,12 +86,12 @@ class FollowerLogs:
             stats = self._stats(key.topic)
             stats.replication_bytes_in += size
             self._throttle.count(partition, size)
-            if partition.is_adding(partition.local_broker_id):
+            if partition.is_adding(partition.environment.broker_id):
                 stats.reassignment_bytes_in += size
         # Never back: a new leader learns its high watermark from its followers, and says a smaller one until then.
-        if data.high_watermark > log.high_watermark:
+        if data.high_watermark > log.bounds.high_watermark.message_offset:
             log.update_high_watermark(data.high_watermark)
-        if data.log_start_offset > log.log_start_offset:
+        if data.log_start_offset > log.bounds.start:
             # Bounded, since the answer's two offsets are read one after the other at the leader.
             start = min(data.log_start_offset, log.high_watermark)
             log.maybe_increment_log_start_offset(start, "leader offset increment")
@@ -121,7 +124,8 @@ class FollowerLogs:
 
     def wake(self, keys: Iterable[TopicPartition]) -> None:
         """Retry the requests that wait for these partitions: consumers may fetch from followers (KIP-392)."""
-        self._waiting.wake_all(keys)
+        for key in keys:
+            self._waiting.wake(key)
         self._waiting.run_queued()
 
     def _truncate(self, key: TopicPartition, log: UnifiedLog, offset: int) -> None:

@@ -130,7 +130,7 @@ class Partition:
             was_leader = before is not None and before.is_leader
             if before is None or not before.is_leader or before.leader_epoch != order.leader_epoch:
                 start_offset = self.log.log_end_offset
-                self.log.assign_epoch_start_offset(order.leader_epoch, start_offset)
+                self.log.assign_epoch(order.leader_epoch, start_offset)
                 followers = self._followers(order, before)
                 self._reset_followers(followers, start_offset, order.isr, is_new_leader=not was_leader)
             else:
@@ -242,7 +242,9 @@ class Partition:
         """
         if not self.is_leader:
             raise self._not_leader()
-        return self.log.begin_verification(producer_id, producer_epoch, base_sequence, is_required=is_required)
+        return self.log.producers.begin_verification(
+            producer_id, producer_epoch, base_sequence, is_required=is_required
+        )
 
     def is_replicated_up_to(self, required_offset: int) -> ErrorCode | None:
         """Return NONE or an error when an append with acks=all is decided, or None while it must wait.
@@ -252,7 +254,7 @@ class Partition:
         state = self.state
         if state is None or not state.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.log.high_watermark < required_offset:
+        if self.log.bounds.high_watermark.message_offset < required_offset:
             return None
         # The maximal ISR, as in Kafka: the watermark has waited for replicas that are joining too, so they have the
         # records.

@@ -50,11 +50,6 @@ class PartitionAppend:
         """The rejected records by index, with the reason for each (KIP-467)."""
         return getattr(self.failure, "record_errors", ())
 
-    @property
-    def required_offset(self) -> int:
-        """The high watermark that acks=all waits for; -1 when nothing was appended."""
-        return -1 if self.info is None else self.info.last_offset + 1
-
     def fail(self, failure: ApiError) -> None:
         """Note that the append was rejected; no record of it is in the log.
 

@@ -84,9 +84,12 @@ class ReplicaAppender:
         # replicated, and no delayed operation is made.
         if required_acks == -1:
             for entry in entries:
-                partition = entry.hosted_by
-                if partition is not None and partition.is_replicated_up_to(entry.required_offset) is not _REPLICATED:
-                    self.when_replicated(entries, timeout_ms, on_complete)
+                partition, info = entry.hosted_by, entry.info
+                if partition is None or info is None:
+                    continue
+                outcome = partition.is_replicated_up_to(info.last_offset + 1)
+                if outcome is not _REPLICATED:
+                    self.when_replicated(entries, timeout_ms, on_complete, was_tried=outcome is None)
                     return
         on_complete(entries)
 
@@ -130,13 +133,23 @@ class ReplicaAppender:
             # A produce that waits needs offsets only; the view would keep the whole frame of the request in memory.
             entry.records = entry.body = None
 
-    def when_replicated(self, entries: Sequence[PartitionAppend], timeout_ms: int, on_complete: AppendCallback) -> None:
-        """Call `on_complete(entries)` once, now or later: when the in-sync replicas have the local appends."""
+    def when_replicated(
+        self,
+        entries: Sequence[PartitionAppend],
+        timeout_ms: int,
+        on_complete: AppendCallback,
+        *,
+        was_tried: bool = False,
+    ) -> None:
+        """Call `on_complete(entries)` once, now or later: when the in-sync replicas have the local appends.
+
+        was_tried: they were just found to lack one of them.
+        """
         operation = DelayedProduce(
             timeout_ms, entries, self._partition_or_error, on_complete, self._waiting.produce_expirations
         )
         keys = [entry.hosted_by.topic_partition for entry in entries if entry.hosted_by is not None]
-        self._waiting.produces.try_complete_else_watch(operation, keys)
+        self._waiting.produces.try_complete_else_watch(operation, keys, was_tried=was_tried)
 
     def _note_unexpected(self, entry: PartitionAppend, stats: TopicStats, code: ErrorCode) -> None:
         """Count an unexpected error, and note the log start offset for the answer. Kafka: processFailedRecord.

@@ -90,7 +90,12 @@ class DelayedProduce(DelayedOperation):
         """Decide the partitions that can be decided, by cases A to C of the class."""
         still_undecided = []
         for entry in self._undecided:
-            outcome = self._outcome(entry)
+            info = entry.info
+            try:
+                partition = self._partition_or_error(entry.topic, entry.partition)
+                outcome = partition.is_replicated_up_to(-1 if info is None else info.last_offset + 1)
+            except ApiError as error:
+                outcome = error.code
             if outcome is None:
                 still_undecided.append(entry)
             elif outcome is not ErrorCode.NONE:
@@ -108,10 +113,3 @@ class DelayedProduce(DelayedOperation):
     def on_expiration(self) -> None:
         """Count the partitions that timed out."""
         self._expirations.count(self._undecided)
-
-    def _outcome(self, entry: PartitionAppend) -> ErrorCode | None:
-        try:
-            partition = self._partition_or_error(entry.topic, entry.partition)
-        except ApiError as error:
-            return error.code
-        return partition.is_replicated_up_to(entry.required_offset)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
@@ -91,20 +92,17 @@ class ReplicaReader:
         waiting = self._waiting
         expirations = waiting.consumer_fetch_expirations
         holds_back: Callable[[Partition], bool] | None = None
-        if terms.is_from_follower:
+        if terms.replica_id >= 0:
             expirations = waiting.follower_fetch_expirations
-
-            def holds_back_follower(partition: Partition) -> bool:
-                return self._holds_back(partition, terms.replica_id)
-
-            holds_back = holds_back_follower
+            holds_back = partial(self._holds_back, terms.replica_id)
         operation = DelayedFetch(
             terms, fetches, session, self._partition_or_error, read_and_answer, expirations, holds_back
         )
         keys: list[Hashable] = (
             [TopicPartition(fetch.topic, fetch.partition) for fetch in fetches] if session is None else [session.watch]
         )
-        return None if waiting.fetches.try_complete_else_watch(operation, keys) else operation
+        # Tried by the read above, which has found too little.
+        return None if waiting.fetches.try_complete_else_watch(operation, keys, was_tried=True) else operation
 
     def _is_decided(self, fetches: Sequence[PartitionFetch]) -> bool:
         """Return whether a partition has an answer that no waiting would change."""
@@ -130,30 +128,20 @@ class ReplicaReader:
 
     def _count_bytes_out(self, terms: FetchTerms, fetches: Sequence[PartitionFetch]) -> None:
         """Count the bytes read. Called before the answer, since sending may release the records."""
-        is_from_follower = terms.is_from_follower
         for fetch in fetches:
-            size = len(fetch.records)
-            if size:
-                stats = self._stats_of(fetch.topic)
-                if is_from_follower:
-                    stats.replication_bytes_out += size
-                    self._count_sent_to_follower(fetch, stats, terms.replica_id)
-                else:
-                    stats.bytes_out += size
+            size, partition = len(fetch.records), fetch.hosted
+            if not size or partition is None:
+                continue
+            stats = self._stats_of(fetch.topic)
+            if terms.replica_id < 0:
+                stats.bytes_out += size
+                continue
+            stats.replication_bytes_out += size
+            self._throttle.count(partition, size)
+            if partition.is_adding(terms.replica_id):
+                stats.reassignment_bytes_out += size
 
-    def _count_sent_to_follower(self, fetch: PartitionFetch, stats: TopicStats, replica_id: int) -> None:
-        """Count the bytes for a throttle, and those for a replica that a reassignment is adding."""
-        try:
-            partition = self._partition_or_error(fetch.topic, fetch.partition)
-        except ApiError:
-            # The partition has left this broker since the read.
-            return
-        size = len(fetch.records)
-        self._throttle.count(partition, size)
-        if partition.is_adding(replica_id):
-            stats.reassignment_bytes_out += size
-
-    def _holds_back(self, partition: Partition, replica_id: int) -> bool:
+    def _holds_back(self, replica_id: int, partition: Partition) -> bool:
         """Return whether a follower gets no records now: it is throttled, and out of sync."""
         state = partition.state
         return state is not None and replica_id not in state.isr and self._throttle.holds_back(partition)
@@ -179,7 +167,7 @@ class ReplicaReader:
         for fetch in fetches:
             size = self._read_partition(terms, fetch, min(fetch.max_bytes, left), min_one_message=min_one_message)
             if terms.replica_id >= 0:
-                size = self._note_follower(terms, fetch, session, is_progress=update_followers)
+                size = self._note_follower(terms, fetch, session, size, is_progress=update_followers)
             if size:
                 min_one_message = False
                 total += size
@@ -242,11 +230,11 @@ class ReplicaReader:
         return len(fetch.records)
 
     def _note_follower(
-        self, terms: FetchTerms, fetch: PartitionFetch, session: SessionReads | None, *, is_progress: bool
+        self, terms: FetchTerms, fetch: PartitionFetch, session: SessionReads | None, size: int, *, is_progress: bool
     ) -> int:
         """Note a follower's progress, unless this is its second reading; hold records back from one that is throttled.
 
-        Returns the number of bytes left to send.
+        size: of the records read. Returns the number of bytes left to send.
         """
         partition, state = fetch.hosted, fetch.read_under
         if partition is None or state is None or fetch.diverging_epoch is not None:
@@ -258,9 +246,10 @@ class ReplicaReader:
         elif session is not None and known is not None and fetch.is_at_end:
             # The state of this fetch, not the one by now: that may be of another leadership already.
             state.followers[terms.replica_id].left_out = LeftOut(known, session.watch)
-        if fetch.records and self._holds_back(partition, terms.replica_id):
+        if size and self._holds_back(terms.replica_id, partition):
             fetch.release_records()
-        return len(fetch.records)
+            return 0
+        return size
 
     def _note_progress(
         self, partition: Partition, state: LeaderState, terms: FetchTerms, fetch: PartitionFetch

@@ -10,6 +10,7 @@ Kafka: ReplicaManager.shouldLeaderThrottle, RemoteLeaderEndPoint.shouldFollowerT
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 
 from barnabas.config.log_config import LogConfig, ReplicaPairs
 from barnabas.quota.replication_quota import ReplicationQuota
@@ -34,15 +35,15 @@ class ReplicationThrottle:
 
     def _is_throttled(self, partition: Partition) -> bool:
         return self._replicas_of(partition.log.config).covers(
-            partition.topic_partition.partition, partition.local_broker_id
+            partition.topic_partition.partition, partition.environment.broker_id
         )
 
 
 def leader_throttle(quota: ReplicationQuota) -> ReplicationThrottle:
     """Return the throttle of what leaders of this broker send."""
-    return ReplicationThrottle(quota, lambda config: config.leader_throttled_replicas)
+    return ReplicationThrottle(quota, attrgetter("leader_throttled_replicas"))
 
 
 def follower_throttle(quota: ReplicationQuota) -> ReplicationThrottle:
     """Return the throttle of what followers of this broker fetch."""
-    return ReplicationThrottle(quota, lambda config: config.follower_throttled_replicas)
+    return ReplicationThrottle(quota, attrgetter("follower_throttled_replicas"))

@@ -8,6 +8,7 @@ once, for callers without locks. No lock of its own. Kafka: kafka.cluster.Delaye
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from barnabas.metrics.meter import Meter
 from barnabas.protocol.topic_partition import TopicPartition
@@ -67,7 +68,8 @@ class WaitingRequests:
     def wake(self, key: TopicPartition) -> None:
         """Retry every operation that waits for this partition, now. Kafka: checkAndCompleteAll."""
         self.sessions.mark(key)
-        self._try_all(key)
+        if self._session_watches or self.produce_watchers or self.fetch_watchers or self.deletions.watchers:
+            self._try_all(key)
 
     def wake_all(self, keys: Iterable[TopicPartition]) -> None:
         """Retry every operation that waits for one of these partitions, now."""
@@ -93,7 +95,7 @@ class WaitingRequests:
             or key in self.fetch_watchers
             or key in self.deletions.watchers
         ):
-            self._actions.add(lambda: retry(key))
+            self._actions.add(partial(retry, key))
 
     def _try_all(self, key: TopicPartition) -> None:
         # Kafka's order: DelayedOperations.checkAndCompleteAll.
@@ -107,7 +109,8 @@ class WaitingRequests:
         self.deletions.check_and_complete(key)
 
     def _try_fetches(self, key: TopicPartition, *, are_followers_tried: bool = True) -> None:
-        self.fetches.check_and_complete(key)
+        if key in self.fetch_watchers:
+            self.fetches.check_and_complete(key)
         for watch in self._session_watches.get(key, ()):
             if are_followers_tried or not watch.reads_to_end:
                 self.fetches.check_and_complete(watch)

@@ -12,12 +12,9 @@ from operator import ge
 from typing import NamedTuple, cast
 
 from barnabas.records.compression import Buffer, compress
-from barnabas.records.crc import crc32c
 from barnabas.records.legacy_records import LegacyBatch, encode_message_set
 from barnabas.records.record_batch import (
-    ATTRIBUTES_POSITION,
     CODEC_MASK,
-    CRC_POSITION,
     DELETE_HORIZON_MASK,
     HEADER,
     HEADER_SIZE,
@@ -25,10 +22,12 @@ from barnabas.records.record_batch import (
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     RecordBatch,
+    sealed,
 )
+from barnabas.records.v2.layout import MAX_VARINT_BYTES, decode_zigzag, zigzag
+from barnabas.records.v2.walk import RecordKeys, scan_keys
 from barnabas.storage.cleaner.cleaned_transactions import CleanedTransactions
 from barnabas.storage.cleaner.offset_map import OffsetMap
-from barnabas.storage.cleaner.record_keys import RecordKeys, batch_keys, timestamp_delta, with_timestamp_delta
 from barnabas.storage.cleaner.stats import CopyStats
 from barnabas.storage.producers.entry import LastRecord
 
@@ -209,6 +208,31 @@ class BatchCleaner:
         return CleanedBatch(data, len(data), kept[0].offset, kept[-1].offset, max_timestamp)
 
 
+def batch_keys(batch: RecordBatch) -> tuple[bytes, RecordKeys]:
+    """Return the bytes that hold the batch's records, decompressed if need be, and their keys. Raises CorruptRecord.
+
+    The batch's buffer must be bytes, as a read of a file returns them.
+    """
+    if batch.attributes & CODEC_MASK:
+        body = batch.decompressed_records()
+        return body, scan_keys(body, 0, len(body), batch.count, batch.base_offset)
+    body = cast("bytes", batch.buffer)
+    return body, scan_keys(body, batch.position + HEADER_SIZE, batch.end, batch.count, batch.base_offset)
+
+
+def timestamp_delta(body: bytes, start: int) -> tuple[int, int]:
+    """Return the timestamp delta of the record at `start`, and the position behind it. Raises CorruptRecord."""
+    _length, position = decode_zigzag(body, start, MAX_VARINT_BYTES)
+    return decode_zigzag(body, position + 1)
+
+
+def with_timestamp_delta(body: bytes, start: int, stop: int, delta: int) -> bytes:
+    """Return the record between `start` and `stop` with another timestamp delta."""
+    _old, position = timestamp_delta(body, start)
+    fields = b"".join((b"\x00", zigzag(delta), body[position:stop]))
+    return zigzag(len(fields)) + fields
+
+
 def _emptied(batch: RecordBatch) -> CleanedBatch:
     """Return the header alone, which keeps the producer's epoch and last sequence (Kafka: writeEmptyHeader)."""
     attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON_MASK)
@@ -270,6 +294,4 @@ def _assembled(
         batch.base_sequence,
         count,
     )
-    checksum = crc32c(records, crc32c(header[ATTRIBUTES_POSITION:]))
-    header[CRC_POSITION:ATTRIBUTES_POSITION] = checksum.to_bytes(4, "big")
-    return b"".join((header, records))
+    return sealed(header, records)

@@ -20,6 +20,7 @@ from barnabas.storage.cleaner.messages import CleanerWorker, DirtySegment, Group
 from barnabas.storage.cleaner.segment_writer import CleanedSegmentTerms, remove_cleaned_files
 from barnabas.storage.cleaner.stats import CleaningStats, CopyStats
 from barnabas.storage.file_names import LOG_SUFFIX
+from barnabas.storage.log.aborted_transactions import collect_aborted
 from barnabas.storage.segment.log_segment import LogSegment
 
 logger = logging.getLogger("barnabas.storage.cleaner.log_cleaner")
@@ -105,7 +106,7 @@ class LogCleaning:
         return MapRequest(
             start,
             segments,
-            self._log.collect_aborted_transactions(start, end),
+            collect_aborted(self._log.local, start, end),
             self._config.map_bytes_per_thread,
             self._config.load_factor,
             self._config.buffer_bytes_per_thread,
@@ -154,7 +155,7 @@ class LogCleaning:
             self._sources(group, horizon_ms),
             self._now_ms,
             config.delete_retention_ms,
-            list(log.last_records_of_active_producers().items()),
+            list(log.producers.last_records().items()),
             self._modified_ms(group[-1]),
         )
         try:
@@ -177,7 +178,7 @@ class LogCleaning:
                 segment.file.path,
                 segment.size,
                 self._modified_ms(segment) > horizon_ms,
-                self._log.collect_aborted_transactions(segment.base_offset, end),
+                collect_aborted(self._log.local, segment.base_offset, end),
             )
             for segment, end in zip(group, ends, strict=True)
         ]

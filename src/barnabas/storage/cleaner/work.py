@@ -18,11 +18,10 @@ from typing import cast
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.runtime.files import Files
-from barnabas.storage.cleaner.batch_cleaner import Batch, BatchCleaner, CleaningTerms
+from barnabas.storage.cleaner.batch_cleaner import Batch, BatchCleaner, CleaningTerms, batch_keys
 from barnabas.storage.cleaner.cleaned_transactions import CleanedTransactions
 from barnabas.storage.cleaner.messages import DirtySegment, GroupRequest, GroupResult, MapRequest, MapResult
 from barnabas.storage.cleaner.offset_map import OffsetMap, offset_map_for
-from barnabas.storage.cleaner.record_keys import batch_keys
 from barnabas.storage.cleaner.segment_writer import CleanedSegmentWriter, cleaned_paths, remove_cleaned_files
 from barnabas.storage.cleaner.stats import CopyStats
 from barnabas.storage.segment.batch_scan import scan_batches

@@ -38,7 +38,7 @@ from barnabas.storage.file_names import (
     parse_future_dir,
     parse_partition_dir,
 )
-from barnabas.storage.log.load_terms import LoadTerms
+from barnabas.storage.log.log_recovery import LoadTerms
 
 logger = logging.getLogger(__name__)
 

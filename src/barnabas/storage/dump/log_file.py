@@ -16,7 +16,7 @@ from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.record_batch import MAX_SEQUENCE, NO_SEQUENCE, ControlRecord, RecordBatch
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 from barnabas.runtime.files import Files
 from barnabas.storage.checkpoints import MalformedCheckpoint
 from barnabas.storage.dump.side_files import (

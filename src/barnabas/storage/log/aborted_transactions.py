@@ -76,17 +76,22 @@ def _aborted_among(local: LocalLog, segment: LogSegment, data: FetchDataInfo) ->
     found, is_complete = segment.indexes.collect_aborted(start_offset, upper_bound)
     if not is_complete:
         later = (each for each in local.segments.values(base_offset, END_OF_ALL) if each.base_offset > base_offset)
-        found += collect_aborted(later, start_offset, upper_bound)
+        found += _collect(later, start_offset, upper_bound)
     return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in found]
 
 
-def collect_aborted(
-    segments: Iterable[LogSegment], start_offset: int, upper_bound_offset: int
-) -> list[AbortedTransactionEntry]:
-    """Return the aborted transactions that overlap the offsets, from the first of the segments on.
+def collect_aborted(local: LocalLog, start_offset: int, upper_bound_offset: int) -> list[AbortedTransactionEntry]:
+    """Return the aborted transactions that overlap offsets from the start to below the bound.
 
     Raises OSError, CorruptIndex.
     """
+    return _collect(local.segments.values(start_offset, END_OF_ALL), start_offset, upper_bound_offset)
+
+
+def _collect(
+    segments: Iterable[LogSegment], start_offset: int, upper_bound_offset: int
+) -> list[AbortedTransactionEntry]:
+    """Do what `collect_aborted` does, from the first of these segments on."""
     found: list[AbortedTransactionEntry] = []
     for segment in segments:
         entries, is_complete = segment.indexes.collect_aborted(start_offset, upper_bound_offset)

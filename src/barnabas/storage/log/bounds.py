@@ -12,6 +12,33 @@ from typing import NamedTuple
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
+# How the offsets of a log move
+#
+# Five offsets matter, and they never lie in another order than this:
+#
+#     log start <= last stable <= high watermark <= log end        last stable = min(first unstable, high watermark)
+#
+# A produced batch moves the log end only. The high watermark follows when all in-sync replicas have the batch: the
+# replica layer says so (`maybe_increment_high_watermark`), or, when a batch is committed by its append, the caller of
+# `append_as_leader` does. An open transaction holds the last stable offset back, until the high watermark has passed
+# the transaction's marker: a consumer of committed records must not see the records before it knows how they end, and
+# must not see the end before it is replicated. A partition with one follower, from its creation on:
+#
+#     | event                                                | start | last stable | high watermark | end |
+#     | the log is made                                      |     0 |           0 |              0 |   0 |
+#     | the leader appends offsets 0 to 4                    |     0 |           0 |              0 |   5 |
+#     | the follower fetches from 5: it has what lies below  |     0 |           5 |              5 |   5 |
+#     | a transaction begins: offsets 5 and 6                |     0 |           5 |              5 |   7 |
+#     | the follower fetches from 7                          |     0 |           5 |              7 |   7 |
+#     | the coordinator's commit marker is appended at 7     |     0 |           5 |              7 |   8 |
+#     | the follower fetches from 8                          |     0 |           8 |              8 |   8 |
+#     | DeleteRecords up to 6                                |     6 |           8 |              8 |   8 |
+#
+# Between the last two "fetches" the transaction is ended but not stable: `ProducerStates` keeps it among the
+# unreplicated ones, so that the first unstable offset stays 5. Offsets carry their place in the files
+# (`LogOffsetMetadata`), so that a fetch at a watermark finds its bytes without an index; a roll or a swapped segment
+# moves the place and not the offset.
+
 
 class LogBounds(NamedTuple):
     """The bounds of one log, from its start up; the log end offset is not among them, it moves with every append.

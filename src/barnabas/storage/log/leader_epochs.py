@@ -97,14 +97,14 @@ class LeaderEpochCache:
         place = bisect_right(entries, offset, key=_start_offset)
         return entries[place - 1].epoch if place else None
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry:
-        """Return the largest epoch not above `epoch` and the offset behind its last batch, or (-1, -1).
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry | None:
+        """Return the largest epoch not above `epoch` and the offset behind its last batch; None: nothing is known.
 
         The newest epoch ends at the log's end. An epoch older than all known ones ends where the first known begins.
         """
         entries = self._entries
         if epoch == UNDEFINED_EPOCH or not entries or epoch > entries[-1].epoch:
-            return EpochEntry(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+            return None
         if epoch == entries[-1].epoch:
             return EpochEntry(epoch, log_end_offset)
         place = bisect_right(entries, epoch, key=_epoch)
@@ -138,10 +138,6 @@ class LeaderEpochCache:
             start = next((entry.start_offset for entry in older if entry.epoch == first.epoch), first.start_offset)
             self._set((*kept, EpochEntry(first.epoch, start), *self._entries[1:]))
 
-    def replace(self, entries: tuple[EpochEntry, ...]) -> None:
-        """Take over the entries of another cache."""
-        self._set(entries)
-
     def clear(self) -> None:
         """Drop all entries."""
         if self._entries:
@@ -162,6 +158,12 @@ class LeaderEpochCache:
         """Note that the log's directory has been renamed."""
         with self._write_lock:
             self._checkpoint.moved_to(directory)
+
+    def exchange_file(self, future: LeaderEpochCache) -> None:
+        """Exchange files with the cache of a log's copy, under the locks of both logs; the entries stay."""
+        with self._write_lock, future._write_lock:
+            self._checkpoint, future._checkpoint = future._checkpoint, self._checkpoint
+            self._dirty = True
 
     def _set(self, entries: tuple[EpochEntry, ...]) -> None:
         self._entries = entries

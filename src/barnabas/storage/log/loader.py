@@ -14,6 +14,7 @@ from barnabas.config.log_config import LogConfig
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import RecordBatch
+from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.checkpoints import LeaderEpochCheckpointFile, MalformedCheckpoint
 from barnabas.storage.file_names import (
     CLEANED_SUFFIX,
@@ -26,12 +27,12 @@ from barnabas.storage.file_names import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     base_offset_of,
+    is_future_dir,
     segment_file_name,
 )
 from barnabas.storage.log.leader_epochs import EpochEntry, LeaderEpochCache
-from barnabas.storage.log.load_terms import LoadTerms
 from barnabas.storage.log.local_log import LocalLog
-from barnabas.storage.log.log_recovery import END_OF_ALL, LogRecovery
+from barnabas.storage.log.log_recovery import END_OF_ALL, LoadTerms, LogRecovery
 from barnabas.storage.log.topic_identity import read_partition_metadata
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_environment import LogEnvironment
@@ -70,8 +71,10 @@ class LogLoader:
         self._environment = environment
         self._files = environment.files
         self._epochs = LeaderEpochCache(LeaderEpochCheckpointFile(local.directory, environment.files))
+        # The end of a move takes both locks, the copy's behind the log's.
+        rank = LockRank.FUTURE_LOG if is_future_dir(local.directory) else LockRank.LOG
         self._producers = ProducerStateManager(
-            local.topic_partition, local.directory, environment.files, environment.verifies_transactions
+            local.topic_partition, local.directory, environment, ranked_lock(rank, reentrant=True)
         )
 
     def load(self) -> UnifiedLog:
@@ -143,10 +146,9 @@ class LogLoader:
             self._segments,
             start_offset,
             end_offset,
-            self._environment,
             after_clean_shutdown=self._terms.had_clean_shutdown,
         )
-        producers.remove_expired(self._environment.clock.milliseconds(), self._environment.producer_id_expiration_ms())
+        producers.remove_expired(self._environment.clock.milliseconds())
 
     def _fill_in_epochs(self, start_offset: int) -> None:
         """Take the epochs of batches before the first known one from the batches themselves.

@@ -41,12 +41,12 @@ class LocalLog:
 
     __slots__ = (
         "_directory_synced",
-        "_environment",
         "_flush_lock",
         "_roll_ms",
         "config",
         "directory",
         "end",
+        "environment",
         "last_flush_ms",
         "recovery_point",
         "segments",
@@ -67,7 +67,7 @@ class LocalLog:
         self.end = LogOffsetMetadata(0)
         self.recovery_point = 0
         self.last_flush_ms = environment.clock.milliseconds()
-        self._environment = environment
+        self.environment = environment
         self._flush_lock = ranked_lock(LockRank.FLUSH)
         self._directory_synced = False
 
@@ -102,7 +102,7 @@ class LocalLog:
         started = segment.rolling_timestamp
         if started is not None and started >= 0:
             return max_timestamp - started > self._roll_ms - segment.roll_jitter_ms
-        waited = segment.time_waited_for_roll(self._environment.clock.milliseconds(), max_timestamp)
+        waited = segment.time_waited_for_roll(self.environment.clock.milliseconds(), max_timestamp)
         return waited > self._roll_ms - segment.roll_jitter_ms
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
@@ -126,7 +126,7 @@ class LocalLog:
             if self.recovery_point >= self.end.message_offset:
                 # No flush will reach this segment any more: it lies before the recovery point already.
                 self._flush_segment(active)
-        segment = self._environment.segments.create(self.directory, base_offset, self.config)
+        segment = self.environment.segments.create(self.directory, base_offset, self.config)
         self.segments.add(segment)
         self.end = LogOffsetMetadata(self.end.message_offset, base_offset, 0)
         logger.info("Rolled new log segment at offset %d of %s", base_offset, self.topic_partition)
@@ -206,7 +206,7 @@ class LocalLog:
             before()
             self._flush_segments(self.segments.values(self.recovery_point, upto))
             self.recovery_point = upto
-            self.last_flush_ms = self._environment.clock.milliseconds()
+            self.last_flush_ms = self.environment.clock.milliseconds()
 
     def _flush_segments(self, segments: Sequence[LogSegment]) -> None:
         """Sync the segments, and the directories that have their names. Raises OSError."""
@@ -219,7 +219,7 @@ class LocalLog:
                     raise
         # A synced file is lost with its directory entry: the log directory has that of the log's directory, which is
         # synced once, and the log's directory those of the segments, synced whenever one began since the last flush.
-        files = self._environment.files
+        files = self.environment.files
         if not self._directory_synced:
             files.sync_dir(os.path.dirname(self.directory))
         if not self._directory_synced or any(segment.base_offset >= self.recovery_point for segment in segments):
@@ -227,9 +227,9 @@ class LocalLog:
         self._directory_synced = True
 
     def _flush_segment(self, segment: LogSegment) -> None:
-        began_ns = self._environment.clock.nanoseconds()
+        began_ns = self.environment.clock.nanoseconds()
         segment.flush()
-        self._environment.flushes.update(self._environment.clock.nanoseconds() - began_ns)
+        self.environment.flushes.update(self.environment.clock.nanoseconds() - began_ns)
 
     # -- truncating and deleting, under the log's lock
 
@@ -253,13 +253,13 @@ class LocalLog:
         # The flush lock: a flush that is under way must not set the recovery point behind the new end.
         with self._flush_lock:
             active = self.segments.active
-            active.truncate_to(offset, self._environment.clock.milliseconds())
+            active.truncate_to(offset, self.environment.clock.milliseconds())
             end_offset = active.next_offset()
             self.end = LogOffsetMetadata(end_offset, active.base_offset, active.size)
             self.recovery_point = min(self.recovery_point, end_offset)
             # A crash must not bring the cut batches back behind new ones.
             self._flush_segment(active)
-            self._environment.files.sync_dir(self.directory)
+            self.environment.files.sync_dir(self.directory)
         return deletable
 
     def truncate_fully_and_start_at(self, offset: int) -> list[LogSegment]:
@@ -270,7 +270,7 @@ class LocalLog:
         with self._flush_lock:
             for segment in deleted:
                 segment.delete()
-            fresh = self._environment.segments.create(self.directory, offset, self.config)
+            fresh = self.environment.segments.create(self.directory, offset, self.config)
             self.segments.replace(fresh, deleted)
             self.end = LogOffsetMetadata(offset, offset, 0)
             self.recovery_point = min(self.recovery_point, offset)
@@ -309,7 +309,7 @@ class LocalLog:
         # order.
         present = set(self.segments)
         replaced = [segment for segment in old if segment in present]
-        files = self._environment.files
+        files = self.environment.files
         try:
             new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
             files.sync_dir(self.directory)
@@ -332,7 +332,7 @@ class LocalLog:
 
     def _delete_later(self, segments: Sequence[LogSegment]) -> None:
         if segments:
-            self._environment.scheduler.schedule(
+            self.environment.scheduler.schedule(
                 "delete-file", lambda: delete_files(segments), delay_ms=self.config.file_delete_delay_ms
             )
 

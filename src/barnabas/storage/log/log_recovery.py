@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import os
 from itertools import zip_longest
+from typing import NamedTuple
 
 from barnabas.records.record_batch import RecordBatch
 from barnabas.storage.log.leader_epochs import LeaderEpochCache
-from barnabas.storage.log.load_terms import LoadTerms
 from barnabas.storage.log.local_log import LocalLog
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
@@ -25,6 +25,17 @@ from barnabas.storage.segment.recovered_batches import Batch
 logger = logging.getLogger(__name__)
 
 END_OF_ALL = 2**63 - 1
+
+
+class LoadTerms(NamedTuple):
+    """The entries of the checkpoints about a log, and whether its log directory was closed in order.
+
+    Made by LogDirectory.
+    """
+
+    had_clean_shutdown: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
 
 
 # What lies below the recovery point was flushed: of these segments only the indexes are looked at. After a crash each
@@ -146,8 +157,7 @@ class LogRecovery:
             gapless_from = self._terms.recovery_point
         producers = self._producers
         if producers.end_offset != segment.base_offset or not segment.base_offset:
-            start_offset = self._terms.log_start_offset
-            rebuild_producer_state(producers, self._segments, start_offset, segment.base_offset, self._environment)
+            rebuild_producer_state(producers, self._segments, self._terms.log_start_offset, segment.base_offset)
 
         def load(batch: Batch) -> None:
             self._assign_epoch_of(batch)

@@ -67,13 +67,12 @@ def _cut(log: UnifiedLog, future: UnifiedLog) -> None:
     """Cut the end of the copy off that the log has lost since: it was truncated to its leader's (KIP-101)."""
     end = future.log_end_offset
     offset = min(end, log.log_end_offset)
-    epoch = future.latest_epoch
-    if epoch is not None:
+    epoch = future.leader_epochs.latest_epoch
+    if epoch >= 0:
         known = log.end_offset_for_epoch(epoch)
         if known is None:
             # The log knows no such epoch any more: they agree at most up to the end of its newest one.
-            epoch = log.latest_epoch
-            known = None if epoch is None else future.end_offset_for_epoch(epoch)
+            known = future.end_offset_for_epoch(log.leader_epochs.latest_epoch)
         elif known.epoch < epoch:
             common = future.end_offset_for_epoch(known.epoch)
             offset = min(offset, known.start_offset, 0 if common is None else common.start_offset)

@@ -88,7 +88,7 @@ def _delete(state: LogState, predicate: Predicate, reason: str) -> int:
     logger.info("Deleting segments of %s due to %s: %s", local.topic_partition, reason, deletable)
     # The start rises first: a reader gets OFFSET_OUT_OF_RANGE and not a missing file. The checkpoint of the start is
     # written later; a start that finds it too low begins at the first segment that is there.
-    state.raise_start(following.base_offset, "segment deletion")
+    state.maybe_increment_log_start_offset(following.base_offset, "segment deletion")
     local.delete_segments(deletable, delayed=True)
     state.producers.delete_snapshots_below(following.base_offset)
     return len(deletable)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 
+from barnabas.storage.log.failures import fail
 from barnabas.storage.log.state import LogState
 from barnabas.storage.producers.rebuilt_producers import rebuild_producer_state
 
@@ -46,9 +47,9 @@ def truncate_to(state: LogState, offset: int) -> bool:
         deleted = local.truncate_to(offset)
         state.bounds = state.bounds.cut_at(local.end)
         start_offset, end_offset = state.bounds.start, local.end.message_offset
-        rebuild_producer_state(producers, local.segments, start_offset, end_offset, state.environment)
+        rebuild_producer_state(producers, local.segments, start_offset, end_offset)
     except OSError as error:
-        state.failures.fail("truncating the log", error)
+        fail(local, "truncating the log", error)
     logger.debug("Truncation deleted %d segments", len(deleted))
     state.leader_epochs.truncate_from_end(end_offset)
     state.update_first_unstable_offset()
@@ -64,7 +65,7 @@ def truncate_fully_and_start_at(state: LogState, offset: int, log_start_offset: 
         state.producers.truncate_fully_and_start_at(offset)
         state.environment.files.sync_dir(local.directory)
     except OSError as error:
-        state.failures.fail("truncating the whole log", error)
+        fail(local, "truncating the whole log", error)
     state.leader_epochs.clear()
     state.bounds = state.bounds.with_start(log_start_offset)
     state.move_high_watermark(local.end)
@@ -86,4 +87,4 @@ def _lower_checkpoints(state: LogState, recovery_point: int, log_start_offset: i
         try:
             state.environment.write_checkpoints(os.path.dirname(local.directory))
         except OSError as error:
-            state.failures.fail("writing checkpoints", error)
+            fail(local, "writing checkpoints", error)

@@ -14,7 +14,6 @@ from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import NO_PRODUCER_ID, RecordBatch
 from barnabas.storage.errors import is_shortage
-from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.producer_states import CompletedTransaction
 from barnabas.storage.producers.state_manager import ProducerStateManager
@@ -32,7 +31,6 @@ def rebuild_producer_state(
     segments: LogSegments,
     log_start_offset: int,
     end_offset: int,
-    environment: LogEnvironment,
     *,
     after_clean_shutdown: bool = False,
 ) -> None:
@@ -51,9 +49,7 @@ def rebuild_producer_state(
         manager.end_offset = end_offset
         return
     had_no_state = manager.is_empty and manager.end_offset >= end_offset
-    manager.truncate_and_reload(
-        log_start_offset, end_offset, environment.clock.milliseconds(), environment.producer_id_expiration_ms()
-    )
+    manager.truncate_and_reload(log_start_offset, end_offset)
     if end_offset > manager.end_offset and not had_no_state:
         for segment in segments.values(manager.end_offset, end_offset):
             start = max(segment.base_offset, manager.end_offset, log_start_offset)

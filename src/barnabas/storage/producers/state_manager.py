@@ -1,6 +1,7 @@
 """A log's producer state and its `.snapshot` files: taken at rolls and at shutdown, deleted with the segments.
 
-One per log, guarded by the log's lock. State that no snapshot holds is in the batches behind the newest snapshot, so a
+One per log, guarded by `lock`, the log's: what other parts of the broker call takes it, the rest is called by the log
+under it. State that no snapshot holds is in the batches behind the newest snapshot, so a
 snapshot that a crash tears or loses costs time and nothing else. But a snapshot must never say more than the log:
 before a log is cut, the snapshots behind the cut are deleted, and the deletion is made durable before anything is
 appended there again. Logs without idempotent producers hold no tables. Kafka: ProducerStateManager.
@@ -10,15 +11,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Iterable
 from typing import Final
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import NO_TIMESTAMP
-from barnabas.runtime.files import Files
 from barnabas.storage.file_names import SNAPSHOT_SUFFIX, segment_file_name
+from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from barnabas.storage.producers.entry import ActiveProducer, LastRecord, ProducerStateEntry
+from barnabas.storage.producers.entry import ActiveProducer, LastRecord, ProducerStateEntry, Verification
 from barnabas.storage.producers.producer_states import ProducerStates, is_expired
 from barnabas.storage.producers.snapshot import (
     CorruptSnapshot,
@@ -40,35 +42,33 @@ class ProducerStateManager:
     """The producer state of one log.
 
     states: the producers, None as long as there are none. end_offset: the offset up to which the state reflects the
-    log while that is loaded; afterwards it always reflects the log's end. verifies_transactions: as in ProducerStates.
+    log while that is loaded; afterwards it always reflects the log's end.
     Every method that touches files raises OSError.
     """
 
     __slots__ = (
         "_directory",
+        "_environment",
         "_files",
         "_frozen",
         "_last_snapshot_offset",
         "_snapshots",
-        "_verifies_transactions",
         "end_offset",
+        "lock",
         "partition",
         "states",
     )
 
     def __init__(
-        self,
-        topic_partition: TopicPartition,
-        directory: str,
-        files: Files,
-        verifies_transactions: Callable[[], bool],
+        self, topic_partition: TopicPartition, directory: str, environment: LogEnvironment, lock: threading.RLock
     ) -> None:
+        self.lock = lock
         self.partition = topic_partition
         self.states: ProducerStates | None = None
         self.end_offset = 0
         self._directory = directory
-        self._files = files
-        self._verifies_transactions = verifies_transactions
+        self._environment = environment
+        self._files = environment.files
         self._snapshots = _NONE
         self._frozen: dict[int, list[ProducerStateEntry]] = {}
         """The producers of snapshots that are not written yet, by offset. They are among `_snapshots` already."""
@@ -86,7 +86,7 @@ class ProducerStateManager:
         """Return the producers; make the tables when there are none yet."""
         states = self.states
         if states is None:
-            states = self.states = ProducerStates(self.partition, self._verifies_transactions)
+            states = self.states = ProducerStates(self.partition, self._environment.verifies_transactions)
         return states
 
     def first_unstable_offset(self, high_watermark: int) -> LogOffsetMetadata | None:
@@ -103,37 +103,64 @@ class ProducerStateManager:
         states = self.states
         return 0 if states is None else len(states.entries)
 
-    @property
+    # -- the producers, for any thread: these take the lock
+
     def oldest_open_timestamp(self) -> int:
-        """The time of the last batch of the producer whose transaction is open for longest; -1: none is open."""
-        return NO_TIMESTAMP if self.states is None else self.states.oldest_open_timestamp
-
-    def active_producers(self) -> list[ActiveProducer]:
-        """Return a copy of each producer's state."""
-        return [] if self.states is None else [entry.describe() for entry in self.states.entries.values()]
-
-    def last_records(self) -> dict[int, LastRecord]:
-        """Return the newest record of each producer, by id."""
-        if self.states is None:
-            return {}
-        return {
-            producer_id: LastRecord(entry.last_data_offset, entry.producer_epoch)
-            for producer_id, entry in self.states.entries.items()
-        }
-
-    def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
-        """Return the state of one producer; None when it is not known."""
-        return None if self.states is None else self.states.entries.get(producer_id)
-
-    def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have been idle for so long; return their number."""
+        """Return the time of the last batch of the producer whose transaction is open for longest; -1: none is open."""
+        # Most logs have no producers with transactions: their gauges take no lock.
         states = self.states
         if states is None:
-            return 0
-        expired = states.remove_expired(now_ms, expiration_ms)
-        if states.is_empty:
-            self.states = None
-        return expired
+            return NO_TIMESTAMP
+        with self.lock:
+            return states.oldest_open_timestamp
+
+    def active(self) -> list[ActiveProducer]:
+        """Return the producers whose sequence numbers or transactions are remembered, for DescribeProducers."""
+        with self.lock:
+            return [] if self.states is None else [entry.describe() for entry in self.states.entries.values()]
+
+    def last_records(self) -> dict[int, LastRecord]:
+        """Return each producer's newest record, by producer id.
+
+        The cleaner keeps these records: a recovery finds the sequence numbers again by them.
+        """
+        with self.lock:
+            entries = {} if self.states is None else self.states.entries
+            return {key: LastRecord(entry.last_data_offset, entry.producer_epoch) for key, entry in entries.items()}
+
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_required: bool = False
+    ) -> Verification | None:
+        """Return the verification that a transactional batch needs before its append; None when it needs none.
+
+        The caller asks the coordinator, and tells a confirmation to `end_verification`. is_required: also where
+        verification is switched off.
+        """
+        with self.lock:
+            return self.make_states().begin_verification(
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                self._environment.clock.milliseconds(),
+                is_required=is_required,
+            )
+
+    def end_verification(self, producer_id: int, producer_epoch: int, verification: Verification) -> bool:
+        """Note that the coordinator has confirmed the transaction; return False when a marker has come meanwhile."""
+        with self.lock:
+            states = self.states
+            return states is not None and states.end_verification(producer_id, producer_epoch, verification)
+
+    def remove_expired(self, now_ms: int) -> None:
+        """Forget producers that have been idle for `producer.id.expiration.ms`."""
+        if self.states is None:
+            return
+        with self.lock:
+            states = self.states
+            if states is not None:
+                states.remove_expired(now_ms, self._environment.producer_id_expiration_ms())
+                if states.is_empty:
+                    self.states = None
 
     # -- snapshots
 
@@ -281,7 +308,7 @@ class ProducerStateManager:
         self.end_offset = max(self.end_offset, log_start_offset)
         self._last_snapshot_offset = self._snapshots[-1] if self._snapshots else log_start_offset
 
-    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int, expiration_ms: int) -> None:
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int) -> None:
         """Load the newest snapshot between the two offsets and set `end_offset` to its offset.
 
         Snapshots outside of the log are deleted. A state that reflects the log end already stays as it is.
@@ -290,6 +317,7 @@ class ProducerStateManager:
         if log_end_offset == self.end_offset:
             self.on_log_start_offset_incremented(log_start_offset)
             return
+        now_ms, expiration_ms = self._environment.clock.milliseconds(), self._environment.producer_id_expiration_ms()
         # From the newest on: a snapshot that cannot be read is deleted, and an older one costs only more reading.
         self.states = None
         while self._snapshots:
@@ -319,3 +347,10 @@ class ProducerStateManager:
     def moved_to(self, directory: str) -> None:
         """Note that the log's directory has been renamed."""
         self._directory = directory
+
+    def exchange_snapshots(self, future: ProducerStateManager) -> None:
+        """Exchange snapshots with the manager of a log's copy, under the locks of both; the producers stay."""
+        own = self._directory, self._snapshots, self._frozen, self._last_snapshot_offset, self.end_offset
+        self._directory, self._snapshots, self._frozen = future._directory, future._snapshots, future._frozen
+        self._last_snapshot_offset, self.end_offset = future._last_snapshot_offset, future.end_offset
+        future._directory, future._snapshots, future._frozen, future._last_snapshot_offset, future.end_offset = own

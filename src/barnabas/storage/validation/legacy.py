@@ -20,7 +20,7 @@ from barnabas.records.record_batch import (
     is_whole_batch,
 )
 from barnabas.records.record_conversion import up_convert
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Buffer
 from barnabas.storage.validation.rebuilt_batches import TargetCompression, negative_timestamp, stored_as_rebuilt

@@ -29,7 +29,7 @@ from barnabas.records.record_batch import (
     BatchHeader,
 )
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.records.record_reader import read_records
+from barnabas.records.v2.walk import read_records
 from barnabas.runtime.clock import Clock
 from barnabas.storage.log_append_info import InvalidRecords, RecordError
 from barnabas.storage.validation.record_rules import ReadBatch

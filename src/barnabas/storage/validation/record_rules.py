@@ -11,7 +11,7 @@ from typing import NamedTuple
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import NO_TIMESTAMP, BatchHeader
-from barnabas.records.record_reader import Record, read_records
+from barnabas.records.v2.walk import Record, read_records
 from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords, RecordError
 from barnabas.storage.validation.record_scan import RecordSummary
 from barnabas.storage.validation.rules import (

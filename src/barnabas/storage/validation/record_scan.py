@@ -1,27 +1,17 @@
 """Checks every field of every record of an uncompressed v2 body without making objects of them. Pure.
 
 Called by validation for each batch whose records are read, which by default is every produced batch. It accepts exactly
-what `records.record_reader` decodes.
+what `records.v2.walk` decodes.
 
 Three ways through a body, each for what the one before leaves over:
 
-1. Runs of records of the same shape (`_same_shape`), which is what a producer of measurements or of fixed fields sends.
-   In such a run every number of a record stands a fixed distance behind that of the record before, so a slice with a
-   step takes out all first bytes of lengths, all offset deltas and so on, and C code compares each such column. An
-   example, records of 8 bytes with null keys and one byte of value, timestamps 0, 0 and 3 ms (6 in zigzag):
-
-       0e 00 00 00 01 02 41 00 | 0e 00 00 02 01 02 42 00 | 0e 00 06 04 01 02 43 00
-       ^length  ^time ^offset delta  ^key -1  ^value 1   ^no headers
-
-   The columns are 0e 0e 0e, 00 00 06, 00 02 04, 01 01 01, 02 02 02 and 00 00 00.
+1. Uniform records (`records.v2.uniform`), which is what a producer of measurements or of fixed fields sends.
 2. Records that differ in the lengths of their keys and values (`_check_short_records`): the numbers before the key in
    one unpacking, lengths by table. A batch of one record has the same without a loop (`_single_record`).
-3. All others, one number at a time (`_check_each_record`): long times, long keys, headers. It alone raises.
+3. All others, one number at a time (`walk.check_records`): long times, long keys, headers. It alone raises.
 
 In the compiled build the third way is the quickest (about 45 ns a record) and the only one; `i64` makes machine
-integers of numbers and means nothing otherwise (decisions/0009-compiled-build.md). Numbers of one byte, and of
-two where lengths and times often have them, are read in place: calls would double the time. Only a record's end is
-compared with where its fields end, since no field moves the position back.
+integers of numbers and means nothing otherwise (decisions/0009-compiled-build.md).
 
 A large body is not needed as a whole (`scan_pieces`): its pieces are joined to windows of 1 MB, whose whole records are
 checked as above. Of a record that is larger than a window, the key, the value and the headers are skipped piece by
@@ -37,22 +27,31 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, decode_zigzag
+from barnabas.records.v2.layout import (
+    HIGH,
+    LOW,
+    MAX_VARINT_BYTES,
+    MAX_VARLONG_BYTES,
+    OFFSET_BYTES,
+    ONE_BYTE_OFFSETS,
+    SHORT,
+    TWO_BYTE_OFFSETS,
+    decode_zigzag,
+    shape_at,
+)
+from barnabas.records.v2.uniform import timestamps, uniform_count
+from barnabas.records.v2.walk import CheckedRecords, check_records
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-_ONE_BYTE_OFFSETS: Final = 64
-"""Offset deltas below this number take one byte."""
-_TWO_BYTE_OFFSETS: Final = 8192
-"""Offset deltas below this number take at most two bytes."""
-_SHORTEST_RUN: Final = 6
+_FEWEST_UNIFORM: Final = 6
 """The smallest number of records that is worth the slices."""
-_LONGEST_RUN: Final = 1024
-"""The largest number of records in a run; more are several runs.
+_MOST_UNIFORM: Final = 1024
+"""The largest number of records whose columns are compared at once; more are compared in several steps.
 
-Looking for a run must not cost more the more records are left: a batch whose records are all unlike would take the
-square of their number.
+Looking for uniform records must not cost more the more records are left: a batch whose records are all unlike would
+take the square of their number.
 """
 _MOST_AT_ONCE: Final = 128
 """The largest number of records that `_check_short_records` is asked for, for the same reason."""
@@ -61,20 +60,9 @@ _UNLIKE: Final = 32
 
 _WINDOW_BYTES: Final = 1 << 20
 
-_FAR: Final = 1 << 48
-"""The entry of the tables for impossible bytes: it leads out of any body, and to no end of a record."""
-_SHORT: Final = tuple(0 if byte == 1 else byte >> 1 if byte < 0x80 and not byte & 1 else _FAR for byte in range(256))
-"""The length that a single byte encodes; none (1) takes no bytes."""
-_LOW: Final = tuple((byte & 0x7F) >> 1 if byte >= 0x80 and not byte & 1 else _FAR for byte in range(256))
-_HIGH: Final = tuple(byte << 6 if byte < 0x80 else _FAR for byte in range(256))
-"""The length that two bytes encode is the sum of both."""
 _EARLY: Final = bytes(range(0, 0x80, 2))
-"""Time deltas of one byte, none of them negative."""
-
-_OFFSETS: Final = bytes(range(0, 0x80, 2))
-_OFFSETS_LOW: Final = bytes(index << 1 & 0x7F | 0x80 for index in range(_TWO_BYTE_OFFSETS))
-_OFFSETS_HIGH: Final = bytes(index >> 6 for index in range(_TWO_BYTE_OFFSETS))
-_OFFSETS_BOTH: Final = tuple(low << 8 | high for low, high in zip(_OFFSETS_LOW, _OFFSETS_HIGH, strict=True))
+"""Time deltas of one byte, none of them negative: they are ordered like their bytes. A longer one begins otherwise."""
+_TWO_BYTE_OFFSETS: Final = tuple(low << 8 | high for low, high in zip(*OFFSET_BYTES, strict=True))
 _BEFORE_KEY_1: Final = struct.Struct("BxBBB").unpack_from
 _BEFORE_KEY_2: Final = struct.Struct(">BxBHB").unpack_from
 """Last byte of the length, time, offset delta of one byte or two, length of the key."""
@@ -91,41 +79,18 @@ class RecordSummary(NamedTuple):
     has_null_key: bool
 
 
-class _Part(NamedTuple):
-    """Some records of a body: where they end, the number of the next one, and what RecordSummary says of all."""
-
-    position: int
-    next_index: int
-    min_timestamp_delta: int
-    max_timestamp_delta: int
-    offsets_consecutive: bool
-    has_null_key: bool
-
-
 def scan_records(body: bytes, count: i64) -> RecordSummary:
     """Check `count` records, not none, that must fill `body` exactly. Raises CorruptRecord."""
     if count == 1 and _INTERPRETED:
         summary = _single_record(body)
         if summary is not None:
             return summary
-    part = _check_run(body, 0, 0, count)
-    # Most batches are one part, for which the minima and maxima below are not worth a generator each.
-    if part.next_index == count:
-        if part.position != len(body):
-            raise CorruptRecord(f"{len(body) - part.position} bytes after the last of {count} records")
-        return _new(RecordSummary, part[2:])
-    parts = [part]
-    while part.next_index < count:
-        part = _check_run(body, part.position, part.next_index, count)
-        parts.append(part)
-    if part.position != len(body):
-        raise CorruptRecord(f"{len(body) - part.position} bytes after the last of {count} records")
-    return RecordSummary(
-        min(part.min_timestamp_delta for part in parts),
-        max(part.max_timestamp_delta for part in parts),
-        all(part.offsets_consecutive for part in parts),
-        any(part.has_null_key for part in parts),
-    )
+    found = _check_some(body, 0, 0, count)
+    while found.next_index < count:
+        found = _together(found, _check_some(body, found.position, found.next_index, count))
+    if found.position != len(body):
+        raise CorruptRecord(f"{len(body) - found.position} bytes after the last of {count} records")
+    return _new(RecordSummary, found[2:])
 
 
 class _PiecedBody:
@@ -178,10 +143,7 @@ class _PiecedBody:
     def number(self, longest: int = MAX_VARINT_BYTES) -> int:
         """Return the next number. Raises CorruptRecord when it is cut off or too long."""
         self.fill(longest)
-        try:
-            value, self.position = decode_zigzag(self.data, self.position, longest)
-        except IndexError:
-            raise CorruptRecord("the last record is cut off") from None
+        value, self.position = decode_zigzag(self.data, self.position, longest)
         return value
 
 
@@ -191,8 +153,8 @@ def scan_pieces(pieces: Iterator[bytes], count: int) -> RecordSummary:
     One piece and 1 MB are in memory at a time.
     """
     source = _PiecedBody(pieces)
-    lowest, highest, consecutive, null_key = 2**63 - 1, -(2**63), True, False
     index = stop = 0
+    found = CheckedRecords(0, 0, 2**63 - 1, -(2**63), True, False)
     while index < count:
         if index == stop:
             source.fill(_WINDOW_BYTES)
@@ -201,14 +163,13 @@ def scan_pieces(pieces: Iterator[bytes], count: int) -> RecordSummary:
             part = _check_long_record(source, index)
             stop += 1
         else:
-            part = _check_run(source.data, source.position, index, stop)
+            part = _check_some(source.data, source.position, index, stop)
             source.position = part.position
         index = part.next_index
-        lowest, highest = min(lowest, part.min_timestamp_delta), max(highest, part.max_timestamp_delta)
-        consecutive, null_key = consecutive and part.offsets_consecutive, null_key or part.has_null_key
+        found = _together(found, part)
     if source.fill(1):
         raise CorruptRecord(f"more bytes after the last of {count} records")
-    return RecordSummary(lowest, highest, consecutive, null_key)
+    return _new(RecordSummary, found[2:])
 
 
 def _whole_records(data: bytes, position: int, most: int) -> int:
@@ -231,7 +192,7 @@ def _whole_records(data: bytes, position: int, most: int) -> int:
     return found
 
 
-def _check_long_record(source: _PiecedBody, index: int) -> _Part:
+def _check_long_record(source: _PiecedBody, index: int) -> CheckedRecords:
     """Check the record at the beginning of what is left, whatever its size. Raises CorruptRecord."""
     length = source.number()
     start = source.place
@@ -252,7 +213,7 @@ def _check_long_record(source: _PiecedBody, index: int) -> _Part:
         _skip_long_field(source, start + length)
     if source.place != start + length:
         raise CorruptRecord(f"record {index} ends at byte {start + length}, its fields at {source.place}")
-    return _Part(source.position, index + 1, time, time, offset == index, key == -1)
+    return CheckedRecords(source.position, index + 1, time, time, offset == index, key == -1)
 
 
 def _skip_long_field(source: _PiecedBody, end: int) -> int:
@@ -267,91 +228,58 @@ def _skip_long_field(source: _PiecedBody, end: int) -> int:
     return length
 
 
-def _check_run(body: bytes, position: i64, index: i64, count: i64) -> _Part:
+def _check_some(body: bytes, position: i64, index: i64, count: i64) -> CheckedRecords:
     """Check at least one record from `index` on, at `position`: as many as go the same way. Raises CorruptRecord."""
-    if index >= _TWO_BYTE_OFFSETS:
-        return _check_each_record(body, position, index, count)
-    stop = min(count, index + _LONGEST_RUN, _ONE_BYTE_OFFSETS if index < _ONE_BYTE_OFFSETS else _TWO_BYTE_OFFSETS)
+    if index >= TWO_BYTE_OFFSETS:
+        return check_records(body, position, index, count)
+    stop = min(count, index + _MOST_UNIFORM, ONE_BYTE_OFFSETS if index < ONE_BYTE_OFFSETS else TWO_BYTE_OFFSETS)
     found = None
     # Compiled, the plain loop is quicker than slices of columns.
     if _INTERPRETED:
-        if stop - index >= _SHORTEST_RUN:
-            found = _same_shape(body, position, index, stop)
+        if stop - index >= _FEWEST_UNIFORM:
+            found = _check_uniform_records(body, position, index, stop)
         if found is None:
             found = _check_short_records(body, position, index, min(stop, index + _MOST_AT_ONCE))
             stop = min(stop, index + _UNLIKE)
-    return found or _check_each_record(body, position, index, stop)
+    return found or check_records(body, position, index, stop)
 
 
-class _Run(NamedTuple):
-    """Records of the same length, one after another. prefix: how many bytes the length takes, which `size` counts."""
-
-    size: int
-    prefix: int
-    records: int
-
-
-def _same_length(body: bytes, position: i64, most: i64) -> _Run | None:
-    """Find out how many records from `position` on say the same length, or return None when they are few."""
-    if len(body) - position < 8:
-        return None
-    low = body[position]
-    high = body[position + 1]
-    prefix = 1 if low < 0x80 else 2
-    size = prefix + (_SHORT[low] if low < 0x80 else _LOW[low] + _HIGH[high])
-    if body[position : position + _SHORTEST_RUN * size : size].count(low) < _SHORTEST_RUN:
-        return None
-    column = body[position : position + most * size : size]
-    records = len(column) - len(column.lstrip(column[:1]))
-    if prefix == 2:
-        column = body[position + 1 : position + records * size : size]
-        records = len(column) - len(column.lstrip(column[:1]))
-    return _new(_Run, (size, prefix, records)) if position + records * size <= len(body) else None
+def _together(first: CheckedRecords, second: CheckedRecords) -> CheckedRecords:
+    """Return what is to be known of all records of two parts, the second of which follows the first."""
+    return CheckedRecords(
+        second.position,
+        second.next_index,
+        min(first.min_timestamp_delta, second.min_timestamp_delta),
+        max(first.max_timestamp_delta, second.max_timestamp_delta),
+        first.offsets_consecutive and second.offsets_consecutive,
+        first.has_null_key or second.has_null_key,
+    )
 
 
-def _same_shape(body: bytes, position: i64, index: i64, stop: i64) -> _Part | None:
-    """Check the run of records of the same shape that begins at `position`, or return None if there is none worth it.
+def _check_uniform_records(body: bytes, position: i64, index: i64, stop: i64) -> CheckedRecords | None:
+    """Check the uniform records that begin at `position`, or return None if there are too few to be worth it.
 
     The offset deltas of records `index` to `stop` take the same number of bytes.
     """
-    run = _same_length(body, position, stop - index)
-    if run is None:
+    # Most records that differ do so in the length.
+    try:
+        low = body[position]
+        size = 1 + SHORT[low] if low < 0x80 else 2 + LOW[low] + HIGH[body[position + 1]]
+    except IndexError:
         return None
-    size, prefix, records = run
-    # Of times that take one byte, those that are not negative are ordered like their bytes. The run ends at any other.
-    times = body[position + prefix + 1 : position + records * size : size]
-    records = len(times) - len(times.lstrip(_EARLY))
-    if records < _SHORTEST_RUN:
+    if body[position : position + _FEWEST_UNIFORM * size : size].count(low) < _FEWEST_UNIFORM:
         return None
-    end = position + records * size
-    place = position + prefix + 2
-    if index < _ONE_BYTE_OFFSETS:
-        if body[place:end:size] != _OFFSETS[index : index + records]:
-            return None
-        place += 1
+    shape = shape_at(body, position)
+    if shape is None or (count := uniform_count(body, position, shape, index, stop - index)) < _FEWEST_UNIFORM:
+        return None
+    end = position + count * size
+    times = body[position + shape.timestamp_place : end : size]
+    if times.strip(_EARLY):
+        deltas = timestamps(body, position, shape, count, 0)
+        lowest, highest = min(deltas), max(deltas)
     else:
-        if body[place:end:size] != _OFFSETS_LOW[index : index + records]:
-            return None
-        if body[place + 1 : end : size] != _OFFSETS_HIGH[index : index + records]:
-            return None
-        place += 2
-    key = body[place]
-    if body[place:end:size].count(key) != records or (place := place + 1 + _SHORT[key]) >= end - 1:
-        return None
-    value = body[place]
-    if body[place:end:size].count(value) != records:
-        return None
-    if value < 0x80:
-        place += 1 + _SHORT[value]
-    else:
-        high = body[place + 1]
-        if body[place + 1 : end : size].count(high) != records:
-            return None
-        place += 2 + _LOW[value] + _HIGH[high]
-    if place + 1 != position + size or body[place:end:size].count(0) != records:
-        return None
-    times = times[:records]
-    return _Part(end, index + records, min(times) >> 1, max(times) >> 1, True, key == 1)
+        lowest, highest = min(times) >> 1, max(times) >> 1
+    return _new(CheckedRecords, (end, index + count, lowest, highest, True, shape.key_size < 0))
 
 
 def _single_record(body: bytes) -> RecordSummary | None:
@@ -360,16 +288,16 @@ def _single_record(body: bytes) -> RecordSummary | None:
         low = body[0]
         start = 0 if low < 0x80 else 1
         high, time, offset, key = _BEFORE_KEY_1(body, start)
-        place = start + 5 + _SHORT[key]
+        place = start + 5 + SHORT[key]
         value = body[place]
         if value < 0x80:
-            place += 1 + _SHORT[value]
+            place += 1 + SHORT[value]
         else:
-            place += 2 + _LOW[value] + _HIGH[body[place + 1]]
+            place += 2 + LOW[value] + HIGH[body[place + 1]]
         # The place of the number of headers, which is the record's last byte: it must be 0.
         if body[place] or offset or time >= 0x80 or time & 1 or place + 1 != len(body):
             return None
-        if place - start != (_LOW[low] + _HIGH[high] if start else _SHORT[low]):
+        if place - start != (LOW[low] + HIGH[high] if start else SHORT[low]):
             return None
     except (IndexError, struct.error):
         return None
@@ -377,17 +305,17 @@ def _single_record(body: bytes) -> RecordSummary | None:
     return _new(RecordSummary, (time, time, True, key == 1))
 
 
-def _check_short_records(body: bytes, position: int, index: int, stop: int) -> _Part | None:
+def _check_short_records(body: bytes, position: int, index: int, stop: int) -> CheckedRecords | None:
     """Check records of up to 8,191 bytes that have early times, no headers and keys of less than 64 bytes.
 
     Returns those before the first record that is otherwise, or None when these are none.
     """
     offsets: Sequence[int]
-    if index < _ONE_BYTE_OFFSETS:
-        unpack, width, offsets = _BEFORE_KEY_1, 5, _OFFSETS
+    if index < ONE_BYTE_OFFSETS:
+        unpack, width, offsets = _BEFORE_KEY_1, 5, OFFSET_BYTES[0]
     else:
-        unpack, width, offsets = _BEFORE_KEY_2, 6, _OFFSETS_BOTH
-    short_of, low_of, high_of = _SHORT, _LOW, _HIGH
+        unpack, width, offsets = _BEFORE_KEY_2, 6, _TWO_BYTE_OFFSETS
+    short_of, low_of, high_of = SHORT, LOW, HIGH
     times: list[int] = []
     null_key = False
     start = position
@@ -416,118 +344,8 @@ def _check_short_records(body: bytes, position: int, index: int, stop: int) -> _
         pass
     if not times or bytes(times).strip(_EARLY):
         return None
-    return _Part(position, index + len(times), min(times) >> 1, max(times) >> 1, True, null_key)
+    return CheckedRecords(position, index + len(times), min(times) >> 1, max(times) >> 1, True, null_key)
 
 
-def _check_each_record(body: bytes, position: i64, first: i64, stop: i64) -> _Part:  # noqa: C901, PLR0912 - unrolled
-    """Check the records from `first` to `stop`, the first of them at `position`. Raises CorruptRecord."""
-    total: i64 = len(body)
-    lowest: i64 = 2**63 - 1
-    highest: i64 = -(2**63)
-    low = high = start = end = length = delta = index = position  # all of them i64
-    consecutive, null_key = True, False
-    try:
-        for index in range(first, stop):
-            low = body[position]
-            if low >= 0x80 and (high := body[position + 1]) < 0x80:
-                start = position + 2
-                end = -1 if low & 1 else start + ((low & 0x7F) >> 1) + (high << 6)
-            elif low < 0x80:
-                start = position + 1
-                end = -1 if low & 1 else start + (low >> 1)
-            else:
-                length, start = decode_zigzag(body, position, MAX_VARINT_BYTES)
-                end = start + length if length >= 0 else -1
-            if not start <= end <= total:
-                raise CorruptRecord(f"record {index} claims an impossible length, {total - start} bytes are there")
-            low = body[start + 1]
-            if low < 0x80:
-                position = start + 2
-                delta = (low >> 1) ^ -(low & 1)
-            elif (high := body[start + 2]) < 0x80:
-                position = start + 3
-                delta = ((low & 0x7F | high << 7) >> 1) ^ -(low & 1)
-            else:
-                delta, position = decode_zigzag(body, start + 1)
-            if delta > highest:  # noqa: PLR1730 - a call costs as much as all the rest of a look at a time
-                highest = delta
-            if delta < lowest:  # noqa: PLR1730
-                lowest = delta
-            if index < _ONE_BYTE_OFFSETS and body[position] == index << 1:
-                position += 1
-            elif (
-                _ONE_BYTE_OFFSETS <= index < _TWO_BYTE_OFFSETS
-                and body[position] == (index << 1 & 0x7F | 0x80)
-                and body[position + 1] == index >> 6
-            ):
-                position += 2
-            else:
-                delta, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
-                consecutive = consecutive and delta == index
-            low = body[position]
-            if low == 1:
-                null_key = True
-                position += 1
-            elif low < 0x80 and not low & 1:
-                position += 1 + (low >> 1)
-            else:
-                is_null, position = _skip_key(body, position, end)
-                null_key = null_key or is_null
-            low = body[position]
-            if low < 0x80 and not low & 1:
-                position += 1 + (low >> 1)
-            elif (high := body[position + 1]) < 0x80 <= low and not low & 1:
-                position += 2 + ((low & 0x7F) >> 1) + (high << 6)
-            else:
-                position = _skip_field(body, position, end)
-            position = position + 1 if body[position] == 0 else _skip_headers(body, position, end)
-            if position != end:
-                raise CorruptRecord(f"record {index} ends at byte {end}, its fields at {position}")
-    except IndexError:
-        raise CorruptRecord("the last record is cut off") from None
-    return _Part(position, stop, lowest, highest, consecutive, null_key)
-
-
-def _skip_key(body: bytes, position: i64, end: i64) -> tuple[bool, i64]:
-    """Return whether a key is null, and the position behind it. Raises CorruptRecord when the key is cut off."""
-    length: i64
-    behind: i64
-    length, behind = decode_zigzag(body, position, MAX_VARINT_BYTES)
-    return length == -1, _skip_field(body, position, end) if length else behind
-
-
-def _skip_field(body: bytes, position: i64, end: i64) -> i64:
-    """Return the position behind a length and as many bytes; -1 stands for null.
-
-    Raises CorruptRecord when the length is negative or leads beyond `end`.
-    """
-    byte: i64 = body[position]
-    length: i64
-    if byte < 0x80:
-        if byte == 1:
-            return position + 1
-        length, position = (-1 if byte & 1 else byte >> 1), position + 1
-    else:
-        length, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
-        if length == -1:
-            return position
-    if length < 0 or position + length > end:
-        raise CorruptRecord(f"a field claims {length} bytes, {end - position} are there")
-    return position + length
-
-
-def _skip_headers(body: bytes, position: i64, end: i64) -> i64:
-    """Return the position behind the headers. Raises CorruptRecord when the count lies or a header has no name."""
-    count: i64
-    count, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
-    if count < 0 or count > (end - position) // 2:
-        raise CorruptRecord(f"a record claims {count} headers in {end - position} bytes")
-    for _ in range(count):
-        if body[position] == 1:
-            raise CorruptRecord("a header without a name")
-        position = _skip_field(body, _skip_field(body, position, end), end)
-    return position
-
-
-_INTERPRETED: Final = isinstance(_check_each_record, FunctionType)
+_INTERPRETED: Final = isinstance(_check_some, FunctionType)
 """Whether this module is not compiled."""

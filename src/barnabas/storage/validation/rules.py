@@ -33,7 +33,7 @@ from barnabas.records.record_batch import (
     BatchHeader,
     is_whole_batch,
 )
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 from barnabas.storage.log_append_info import AppendOrigin, RefusedBatch
 
 UNLIMITED_MS: Final = 2**63 - 1

@@ -45,7 +45,7 @@ from barnabas.records.record_batch import (
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
 )
-from barnabas.records.record_framing import count_records
+from barnabas.records.v2.walk import count_records
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import AppendOrigin

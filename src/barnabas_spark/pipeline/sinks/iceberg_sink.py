@@ -12,7 +12,7 @@ from barnabas_spark.pipeline.pipeline_error import IcebergError
 from barnabas_spark.pipeline.sinks.sink import PlannedSink, Sink
 
 if TYPE_CHECKING:
-    from barnabas_spark.pipeline.value_formats import QueryRows
+    from barnabas_spark.pipeline.rows import QueryRows
 
 
 class IcebergSink(Sink):

@@ -29,8 +29,8 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas_spark.pipeline.pipeline_error import IcebergError
+from barnabas_spark.pipeline.rows import DELETED, PLACE_COLUMNS
 from barnabas_spark.pipeline.sinks.sink import QueryPlace
-from barnabas_spark.pipeline.value_formats import DELETED, PLACE_COLUMNS
 
 BATCH_PROPERTY = "barnabas.last-batch."
 """The table's property with the number of a query's last micro-batch; the query's id follows."""

@@ -38,7 +38,7 @@ from barnabas_spark.pipeline.sinks.sink import PlannedSink, QueryPlace, Sink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from barnabas_spark.pipeline.value_formats import QueryRows
+    from barnabas_spark.pipeline.rows import QueryRows
 
 _STATE = "barnabas-files"
 _LOG = "_spark_metadata"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from barnabas_spark.pipeline.value_formats import QueryRows
+    from barnabas_spark.pipeline.rows import QueryRows
 
 SINK_KEYS: Keys = {
     "from": text("The source or transform whose rows are written."),

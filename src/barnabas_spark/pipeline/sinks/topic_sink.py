@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from barnabas_spark.pipeline.coding.value_coding import JSON_FORMAT
-from barnabas_spark.pipeline.entry import BROKERS, FORMAT_KEYS, TOPIC, Entry, Keys, choice, text, value_coding
+from barnabas_spark.pipeline.entry import BROKERS, TOPIC, Entry, Keys, choice, text
+from barnabas_spark.pipeline.formats.table import format_keys, format_of
+from barnabas_spark.pipeline.formats.value_format import WrittenFormat
 from barnabas_spark.pipeline.sinks.sink import PlannedSink, QueryPlace, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from barnabas_spark.pipeline.value_formats import QueryRows
+    from barnabas_spark.pipeline.rows import QueryRows
 
 CONNECTED: Final = {"kafka.bootstrap.timeout.ms": "60000"}
 """The option of a pipeline's sources and sinks: a run has reached the brokers before, and waits for their restart."""
@@ -27,13 +28,7 @@ class TopicSink(Sink):
     CHOICES, NOUN = ("topic",), "topic"
     KEYS: ClassVar[Keys] = {
         "topic": text("The topic to write to.", pattern=TOPIC),
-        **FORMAT_KEYS,
-        "schema_id": {
-            "type": "integer",
-            "minimum": 0,
-            "maximum": 2**31 - 1,
-            "description": "The schema's id to write, if there is a schema_file and no registry.",
-        },
+        **format_keys("sinks"),
         "key": text("An SQL expression for the records' keys."),
         "delivery": choice(
             ("exactly-once", "at-least-once"),
@@ -52,8 +47,9 @@ class TopicSink(Sink):
         self.key: str | None = keys.get("key")
         if self.key is not None:
             self.columns_line = entry.line("key")
-        self.format: str = keys.get("format", JSON_FORMAT)
-        self.coding = coding = value_coding(entry)
+        form = format_of(entry)
+        assert isinstance(form, WrittenFormat)
+        self.format, coding = form, form.coding
         if coding is not None and coding.is_framed and coding.registry is None and coding.schema_id is None:
             entry.note(f"{entry.where} needs 'registry' at the top, 'schema_id', or 'framing: none'")
         self.is_exactly_once = keys.get("delivery", "exactly-once") == "exactly-once"
@@ -68,9 +64,9 @@ class TopicSink(Sink):
         options = SinkOptions.parse(self._writer_options())
         no_key = "a row that deletes is a tombstone: give the sink a 'key', or rename the column to write it as data"
         deleted = rows.deleted(no_key if self.key is None else None)
-        columns = rows.encoded(self.format, self.coding, self.topic, self.key, deleted)
+        columns = rows.encoded(self.format, self.key, deleted)
         check_sink_schema(rows.select(columns).schema, options)
-        written = ["value"] if self.format in ("raw", "text") else None
+        written = ["value"] if self.format.is_one_column else None
         return PlannedSink(self, columns, self.write, rows.left_out(written))
 
     def stream(self, rows: DataFrame) -> DataStreamWriter:

@@ -13,12 +13,10 @@ from barnabas.clients import consumer as core
 from barnabas.clients.aio import AsyncRebalanceListener, Consumer
 from barnabas.clients.errors import ClientClosed
 from barnabas.clients.values import OffsetAndMetadata
-from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_cluster import TP0, TP1, ScriptedCluster
 from tests.support.scripted_group import ScriptedGroup
 
-TP0, TP1 = TopicPartition("t", 0), TopicPartition("t", 1)
 WAIT_S = 60
 
 

@@ -16,7 +16,7 @@ from barnabas.clients.errors import BufferExhausted, ClientClosed, ClientTimeout
 from barnabas.clients.producer import MutableHeaders, OutgoingRecord, ProducerConfig, RecordMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
-from tests.unit.clients.producer.test_producer import Setting as ProducerSetting
+from tests.unit.clients.producer.producer_harness import ProducerSetting
 
 WAIT_S = 60
 ROOM_FOR_TWO_BATCHES: Any = {"batch_size": 1_000, "buffer_memory": 2_000}

@@ -21,8 +21,7 @@ from barnabas.clients.producer.producer_record import DeliveryCallback
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
-from barnabas.records.encoded_batch import EncodedBatch
-from barnabas.records.record_batch import HEADER_SIZE, RecordBatch
+from barnabas.records.record_batch import HEADER_SIZE, EncodedBatch, RecordBatch
 
 np = pytest.importorskip("numpy")
 pa = pytest.importorskip("pyarrow")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp
-from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.fetch.completed_fetch import CompletedFetch
 from barnabas.clients.errors import ClientClosed
@@ -16,29 +13,13 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.rpc.client_request import UnsupportedVersion
-from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_cluster import TP0, TP1, ScriptedCluster, batch, consumer_of
 from tests.support.scripted_selector import all_versions
-
-TP0, TP1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-def batch(base: int, values: list[bytes], codec: Codec = Codec.NONE, **options: Any) -> bytes:
-    builder = RecordBatchBuilder(codec, base_offset=base, **options)
-    for index, value in enumerate(values):
-        builder.append(1000 + base + index, b"k", value, [("h", b"x")])
-    return builder.build()
-
-
-def consumer_of(cluster: ScriptedCluster, *partitions: TopicPartition, **settings: Any) -> Consumer:
-    consumer = Consumer("", client=cluster.client(), **{"auto_offset_reset": "earliest", **settings})
-    consumer.assign(partitions)
-    return consumer
 
 
 def test_reads_all_codecs_in_order_and_keeps_positions() -> None:

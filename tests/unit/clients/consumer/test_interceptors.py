@@ -11,12 +11,9 @@ from barnabas.clients.consumer.group.offset_commits import Offsets
 from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_cluster import TP0, ScriptedCluster
 from tests.support.scripted_group import ScriptedGroup
-
-TP0 = TopicPartition("t", 0)
 
 
 class Recorder(ConsumerInterceptor):

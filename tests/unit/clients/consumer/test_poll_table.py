@@ -19,9 +19,8 @@ from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.record_batch import LOG_APPEND_TIME
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.records.record_reader import Record
-from tests.support.scripted_cluster import ScriptedCluster
-from tests.unit.clients.consumer.test_consumer import TP0, TP1, batch, consumer_of
+from barnabas.records.v2.walk import Record
+from tests.support.scripted_cluster import TP0, TP1, ScriptedCluster, batch, consumer_of
 
 pa = pytest.importorskip("pyarrow")
 

@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from random import Random
 from typing import Any
 
 import pytest
@@ -27,86 +26,30 @@ from barnabas.clients.producer.partition_choice import partition_for_key
 from barnabas.clients.producer.sending import sender_thread
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.telemetry import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
     PushTelemetryRequest,
     PushTelemetryResponse,
 )
-from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.uuid import uuid_to_string
 from barnabas.records.compression import Codec
-from barnabas.records.record_batch import RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from tests.support.mock_clock import MockClock
-from tests.support.scripted_cluster import ScriptedCluster
-from tests.support.scripted_selector import ScriptedSelector, SentRequest
+from tests.support.scripted_selector import SentRequest
+from tests.unit.clients.producer.producer_harness import ProducerSetting
 
 WAIT_S = 30
 
 
-class WaitingSelector(ScriptedSelector):
-    """Rests between polls that find nothing, until it is woken, as a real one does."""
-
-    def __init__(self, clock: MockClock) -> None:
-        super().__init__(clock)
-        self._woken = threading.Event()
-
-    def poll(self, timeout_ms: float) -> None:
-        super().poll(timeout_ms)
-        if not (self.connected or self.disconnected or self.completed_sends or self.completed_receives or self.sent):
-            self._woken.wait(min(timeout_ms, 20) / 1000)
-            self._woken.clear()
-
-    def wakeup(self) -> None:
-        self._woken.set()
-
-
-class Setting:
-    def __init__(self) -> None:
-        self.cluster = ScriptedCluster({"t": [0, 0, 0]}, extra=(ProduceRequest, InitProducerIdRequest))
-        self.cluster.handlers[ApiKey.PRODUCE] = self.produce
-        self.cluster.handlers[ApiKey.INIT_PRODUCER_ID] = lambda request: InitProducerIdResponse(
-            producer_id=100, producer_epoch=0
-        )
-        self.selector = WaitingSelector(self.cluster.clock)
-        self.selector.responder = self.cluster._respond
-        self.selector.passes_time = True
-        self.stored: dict[int, list[Any]] = {}
-        self.producers: list[Producer] = []
-
-    def produce(self, request: SentRequest) -> ProduceResponse:
-        answers = []
-        for data in request.body.topic_data[0].partition_data:
-            log = self.stored.setdefault(data.index, [])
-            base = sum(batch.count for batch in log)
-            log.append(RecordBatch(bytes(data.records)))
-            answers.append(ProduceResponse.PartitionProduceResponse(index=data.index, base_offset=base))
-        name = request.body.topic_data[0].name
-        return ProduceResponse(responses=[ProduceResponse.TopicProduceResponse(name=name, partition_responses=answers)])
-
-    def producer(self, **settings: Any) -> Producer:
-        producer = Producer(
-            "127.0.0.1:9092",
-            clock=self.cluster.clock,
-            random=Random(1),
-            make_selector=lambda clock, *, max_idle_ms: self.selector,
-            **settings,
-        )
-        self.producers.append(producer)
-        return producer
-
-
 @pytest.fixture
-def setting() -> Iterator[Setting]:
-    made = Setting()
+def setting() -> Iterator[ProducerSetting]:
+    made = ProducerSetting()
     yield made
     for producer in made.producers:
         producer.close(timeout_ms=0)
 
 
-def test_records_arrive_with_everything(setting: Setting) -> None:
+def test_records_arrive_with_everything(setting: ProducerSetting) -> None:
     told: list[Any] = []
     producer = setting.producer(compression_type="lz4", client_id="mine")
     assert "kafka-producer-network-thread | mine" in {thread.name for thread in threading.enumerate()}
@@ -127,7 +70,7 @@ def test_records_arrive_with_everything(setting: Setting) -> None:
     assert next(batch.records())[1:] == (77, b"key", b"value", (("h", b"1"), ("n", None)))
 
 
-def test_keys_go_where_kafka_puts_them(setting: Setting) -> None:
+def test_keys_go_where_kafka_puts_them(setting: ProducerSetting) -> None:
     producer = setting.producer()
     for number in range(20):
         key = b"key-%d" % number
@@ -135,7 +78,7 @@ def test_keys_go_where_kafka_puts_them(setting: Setting) -> None:
     assert producer.partition_count("t") == 3
 
 
-def test_flush_and_close_send_what_lingers(setting: Setting) -> None:
+def test_flush_and_close_send_what_lingers(setting: ProducerSetting) -> None:
     with setting.producer(linger_ms=60_000) as producer:
         first = [producer.send("t", b"x") for _ in range(10)]
         producer.flush()
@@ -147,7 +90,7 @@ def test_flush_and_close_send_what_lingers(setting: Setting) -> None:
             use()
 
 
-def test_ready_made_batches(setting: Setting) -> None:
+def test_ready_made_batches(setting: ProducerSetting) -> None:
     builder = RecordBatchBuilder(Codec.ZSTD)
     for _ in range(5):
         builder.append(1, None, b"v")
@@ -157,7 +100,7 @@ def test_ready_made_batches(setting: Setting) -> None:
     assert [batch.count for batch in setting.stored[1]] == [5, 5]
 
 
-def test_the_wait_for_metadata_is_no_part_of_a_ready_made_batchs_time(setting: Setting) -> None:
+def test_the_wait_for_metadata_is_no_part_of_a_ready_made_batchs_time(setting: ProducerSetting) -> None:
     answer = setting.cluster.handlers[ApiKey.METADATA]
 
     def late(request: SentRequest) -> Any:
@@ -171,7 +114,7 @@ def test_the_wait_for_metadata_is_no_part_of_a_ready_made_batchs_time(setting: S
     assert producer.send_batch("t", 1, builder.build()).result(WAIT_S).offset == 0
 
 
-def test_errors_of_a_record_are_in_its_future_and_its_callback(setting: Setting) -> None:
+def test_errors_of_a_record_are_in_its_future_and_its_callback(setting: ProducerSetting) -> None:
     # Else the sender's polls let five minutes pass now and then, after which a topic is dropped as idle.
     setting.selector.passes_time = False
     told: list[Any] = []
@@ -192,7 +135,9 @@ def test_errors_of_a_record_are_in_its_future_and_its_callback(setting: Setting)
     assert "Partition 3 of topic t with partition count 3 not present" in str(partition)
 
 
-def test_a_topic_that_the_brokers_do_not_know_differs_from_one_that_nothing_is_known_of(setting: Setting) -> None:
+def test_a_topic_that_the_brokers_do_not_know_differs_from_one_that_nothing_is_known_of(
+    setting: ProducerSetting,
+) -> None:
     setting.cluster.topics["missing"] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     producer = setting.producer(max_block_ms=2_000)
     with pytest.raises(NotInMetadata, match="Topic missing not present in metadata after 2000 ms"):
@@ -202,14 +147,14 @@ def test_a_topic_that_the_brokers_do_not_know_differs_from_one_that_nothing_is_k
     assert type(unknown.value) is ClientTimeout
 
 
-def test_a_topic_with_an_invalid_name(setting: Setting) -> None:
+def test_a_topic_with_an_invalid_name(setting: ProducerSetting) -> None:
     setting.cluster.topics["bad/name"] = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
     error = setting.producer().send("bad/name", b"x").exception(WAIT_S)
     assert isinstance(error, ApiError)
     assert error.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_what_the_caller_changes_later_does_not_matter(setting: Setting) -> None:
+def test_what_the_caller_changes_later_does_not_matter(setting: ProducerSetting) -> None:
     producer = setting.producer(linger_ms=60_000)
     value, headers = bytearray(b"before"), [("h", b"1")]
     future = producer.send("t", value, memoryview(b"k"), headers, partition=0)
@@ -221,7 +166,7 @@ def test_what_the_caller_changes_later_does_not_matter(setting: Setting) -> None
     assert (record.key, record.value, record.headers) == (b"k", b"before", (("h", b"1"),))
 
 
-def test_wrong_arguments_raise(setting: Setting) -> None:
+def test_wrong_arguments_raise(setting: ProducerSetting) -> None:
     producer = setting.producer()
     with pytest.raises(TypeError, match="value must be bytes or None, not str"):
         producer.send("t", "text")
@@ -237,7 +182,7 @@ def test_wrong_arguments_raise(setting: Setting) -> None:
         Producer("a:1", ProducerConfig(), linger_ms=1)
 
 
-def test_flush_and_close_in_a_callback_do_not_wait_for_themselves(setting: Setting) -> None:
+def test_flush_and_close_in_a_callback_do_not_wait_for_themselves(setting: ProducerSetting) -> None:
     producer = setting.producer()
     outcome: Future[BaseException] = Future()
 
@@ -255,7 +200,7 @@ def test_flush_and_close_in_a_callback_do_not_wait_for_themselves(setting: Setti
 
 
 def test_a_forked_child_can_neither_use_nor_end_its_parents_producer(
-    setting: Setting, monkeypatch: pytest.MonkeyPatch
+    setting: ProducerSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = setting.producer(interceptor_classes=[seen := Interceptor()])
     with monkeypatch.context() as child:
@@ -294,7 +239,7 @@ def test_a_fork_is_noticed_in_the_child_and_not_in_the_parent() -> None:
     subprocess.run([sys.executable, "-c", FORK], check=True, timeout=WAIT_S)
 
 
-def test_the_caller_may_choose_when_the_sending_thread_hears_of_batches(setting: Setting) -> None:
+def test_the_caller_may_choose_when_the_sending_thread_hears_of_batches(setting: ProducerSetting) -> None:
     producer = setting.producer()
     producer.partitions_for("t")
     deferred: list[Callable[[], None]] = []
@@ -323,7 +268,7 @@ def test_settings_that_cannot_go_together() -> None:
 # -- serializers, interceptors, partitioners, listeners
 
 
-def test_serializers_by_name(setting: Setting) -> None:
+def test_serializers_by_name(setting: ProducerSetting) -> None:
     producer = setting.producer(key_serializer="str", value_serializer="json")
     producer.send("t", {"name": "Zoë", "n": [1, None]}, "key", partition=0).result(WAIT_S)
     producer.send("t", None, None, partition=0).result(WAIT_S)
@@ -340,7 +285,7 @@ class Registry:
         return f"{topic}:{value}".encode()
 
 
-def test_serializers_that_are_functions_or_see_the_headers(setting: Setting) -> None:
+def test_serializers_that_are_functions_or_see_the_headers(setting: ProducerSetting) -> None:
     producer = setting.producer(key_serializer=lambda topic, key: b"%d" % key, value_serializer=Registry())
     producer.send("t", 5, 1, [("h", b"1")], partition=0).result(WAIT_S)
     record = next(setting.stored[0][0].records())
@@ -358,7 +303,7 @@ def test_serializers_that_are_functions_or_see_the_headers(setting: Setting) -> 
         ({"value_serializer": lambda topic, value: 5}, "The serializer of the values of topic t returned int for dict"),
     ],
 )
-def test_what_cannot_be_serialized_raises(setting: Setting, settings: Any, text: str) -> None:
+def test_what_cannot_be_serialized_raises(setting: ProducerSetting, settings: Any, text: str) -> None:
     seen = Interceptor()
     producer = setting.producer(interceptor_classes=[seen], **settings)
     with pytest.raises(SerializationFailed, match=text):
@@ -397,7 +342,7 @@ class Broken:
 
 
 def test_interceptors_see_records_and_results_and_their_errors_are_logged(
-    setting: Setting, caplog: pytest.LogCaptureFixture
+    setting: ProducerSetting, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen = Interceptor()
     told: list[Any] = []
@@ -412,21 +357,21 @@ def test_interceptors_see_records_and_results_and_their_errors_are_logged(
     assert [text in caplog.text for text in ("on_send", "on_acknowledgement", "interceptor close")] == [True] * 3
 
 
-def test_partitioners_in_turn_and_by_a_function(setting: Setting) -> None:
+def test_partitioners_in_turn_and_by_a_function(setting: ProducerSetting) -> None:
     in_turn = setting.producer(partitioner_class="round_robin")
     chosen = [in_turn.send("t", b"v", b"same key").result(WAIT_S).partition for _ in range(6)]
     assert chosen == [0, 1, 2, 0, 1, 2]
     assert in_turn.send("t", b"v", partition=2).result(WAIT_S).partition == 2
 
 
-def test_a_function_that_chooses_partitions(setting: Setting) -> None:
+def test_a_function_that_chooses_partitions(setting: ProducerSetting) -> None:
     producer = setting.producer(partitioner_class=lambda topic, key, value, cluster: int(value))
     assert producer.send("t", b"2", b"k").result(WAIT_S).partition == 2
     with pytest.raises(ValueError, match="The partitioner chose partition 3 of topic t, which has 3 partitions"):
         producer.send("t", b"3")
 
 
-def test_listeners_see_each_new_view_of_the_cluster(setting: Setting) -> None:
+def test_listeners_see_each_new_view_of_the_cluster(setting: ProducerSetting) -> None:
     seen: list[Cluster] = []
 
     class Choice:
@@ -446,13 +391,13 @@ def test_listeners_see_each_new_view_of_the_cluster(setting: Setting) -> None:
     assert also_seen
 
 
-def test_a_table_is_not_given_to_a_partitioner_of_records(setting: Setting) -> None:
+def test_a_table_is_not_given_to_a_partitioner_of_records(setting: ProducerSetting) -> None:
     producer = setting.producer(partitioner_class="round_robin")
     with pytest.raises(ValueError, match="give send_table the partitions as a column"):
         producer.send_table("t", object())
 
 
-def test_metrics_by_kafkas_names(setting: Setting) -> None:
+def test_metrics_by_kafkas_names(setting: ProducerSetting) -> None:
     setting.cluster.topics["bad/name"] = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
     producer = setting.producer(client_id="mine")
     producer.send("t", b"v" * 10).result(WAIT_S)
@@ -467,7 +412,7 @@ def test_metrics_by_kafkas_names(setting: Setting) -> None:
     assert measured[MetricName("record-error-total", "producer-topic-metrics", (*tags, ("topic", "bad/name")))] == 1
 
 
-def test_the_time_of_a_flush_is_measured(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_a_flush_is_measured(setting: ProducerSetting, monkeypatch: pytest.MonkeyPatch) -> None:
     producer = setting.producer(client_id="mine")
     flush_time = MetricName("flush-time-ns-total", "producer-metrics", (("client-id", "mine"),))
     assert producer.metrics()[flush_time] == 0
@@ -482,7 +427,7 @@ def test_the_time_of_a_flush_is_measured(setting: Setting, monkeypatch: pytest.M
 class Subscribing:
     """A broker that wants all metrics of a producer, after an interval that no test waits for."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: ProducerSetting) -> None:
         cluster = setting.cluster
         cluster.extra += (GetTelemetrySubscriptionsRequest, PushTelemetryRequest)
         cluster.handlers[ApiKey.GET_TELEMETRY_SUBSCRIPTIONS] = lambda request: GetTelemetrySubscriptionsResponse(
@@ -497,7 +442,7 @@ class Subscribing:
 
 
 @pytest.mark.parametrize("is_idempotent", [True, False])
-def test_a_producer_pushes_its_metrics_when_it_is_closed(setting: Setting, is_idempotent: bool) -> None:
+def test_a_producer_pushes_its_metrics_when_it_is_closed(setting: ProducerSetting, is_idempotent: bool) -> None:
     broker = Subscribing(setting)
     producer = setting.producer(enable_idempotence=is_idempotent)
     assert producer.client_instance_id(WAIT_S * 1_000) == uuid_to_string(bytes(range(16)))
@@ -508,7 +453,7 @@ def test_a_producer_pushes_its_metrics_when_it_is_closed(setting: Setting, is_id
     assert b"org.apache.kafka.producer.record.send.total" in last.metrics
 
 
-def test_a_producer_without_telemetry_asks_for_nothing(setting: Setting) -> None:
+def test_a_producer_without_telemetry_asks_for_nothing(setting: ProducerSetting) -> None:
     Subscribing(setting)
     producer = setting.producer(enable_metrics_push=False)
     producer.send("t", b"v").result(WAIT_S)
@@ -518,7 +463,7 @@ def test_a_producer_without_telemetry_asks_for_nothing(setting: Setting) -> None
     assert setting.cluster.sent(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS) == []
 
 
-def test_the_end_of_a_producer_ends_the_wait_for_its_instance_id(setting: Setting) -> None:
+def test_the_end_of_a_producer_ends_the_wait_for_its_instance_id(setting: ProducerSetting) -> None:
     producer = setting.producer()
     telemetry = producer._thread.telemetry
     assert telemetry is not None

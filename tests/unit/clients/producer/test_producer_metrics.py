@@ -12,12 +12,12 @@ from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
 from barnabas.clients.producer.producer_metrics import ClientState
 from barnabas.protocol.errors import ErrorCode
 from tests.support.mock_clock import MockClock
-from tests.unit.clients.producer.sending.test_sender import Setting
+from tests.unit.clients.producer.producer_harness import SenderSetting
 
 STATE = ClientState(BufferPool(1_000, MockClock()).use(), 0, math.nan)
 
 
-def values(setting: Setting, topic: str | None = None) -> dict[str, float]:
+def values(setting: SenderSetting, topic: str | None = None) -> dict[str, float]:
     tags = (("client-id", "mine"),) if topic is None else (("client-id", "mine"), ("topic", topic))
     group = "producer-metrics" if topic is None else "producer-topic-metrics"
     measured = setting.sender.metrics.measure("mine", STATE)
@@ -25,7 +25,7 @@ def values(setting: Setting, topic: str | None = None) -> dict[str, float]:
 
 
 def test_what_was_sent_retried_and_failed() -> None:
-    setting = Setting(linger_ms=20)
+    setting = SenderSetting(linger_ms=20)
     setting.append()
     setting.append()
     setting.turns()
@@ -60,7 +60,7 @@ def test_what_was_sent_retried_and_failed() -> None:
 
 
 def test_a_batch_that_was_split_is_counted() -> None:
-    setting = Setting()
+    setting = SenderSetting()
     for _ in range(4):
         setting.append(b"v" * 100)
     setting.turns()

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group_member import ClassicMember, MemberTerms
+from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.group_environment import GroupEnvironment
@@ -177,3 +179,16 @@ class GroupBroker:
         again = GroupBroker(self.replicas.broker, lead=False, **settings)
         again.lead(epoch=1, is_new=False)
         return again
+
+
+def with_member(broker: GroupBroker, topics: frozenset[str] | None = frozenset({"read"})) -> str:
+    """A stable group with one member, "m", of generation 1."""
+    with broker.table.locked_or_new(GROUP) as group:
+        membership = group.membership
+        assert isinstance(membership, ClassicGroup)
+        session = membership.members.new_session("m", 10_000)
+        terms = MemberTerms("client", "/host", 1000, 10_000, (("range", b""),))
+        membership.add_member(ClassicMember("m", None, terms, session), "consumer", None)
+        membership.generation, membership.state = 1, ClassicState.STABLE
+        membership.subscribed_topics = topics
+    return "m"

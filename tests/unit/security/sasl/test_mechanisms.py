@@ -23,7 +23,7 @@ from barnabas.security.sasl.sasl_server import LoginParts, MechanismSettings, Se
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
-from tests.unit.security.sasl.test_server_authenticator import Credentials, versions
+from tests.support.sasl_exchange import Credentials, versions
 
 
 class ServerSide(Protocol):

@@ -41,7 +41,7 @@ from barnabas.security.sasl.token_claims import (
 from tests.support.identity_provider import AUDIENCE, ISSUER, SigningKey, key_set, unsecured_token
 from tests.support.mock_clock import START_MILLISECONDS, MockClock
 from tests.support.mock_scheduler import MockScheduler
-from tests.unit.security.sasl.test_server_authenticator import Credentials, versions
+from tests.support.sasl_exchange import Credentials, versions
 
 URL = "https://identity.example.com/jwks"
 NOW_S = START_MILLISECONDS // 1000

@@ -12,7 +12,7 @@ from barnabas.security.sasl.sasl_listener import SaslListener
 from barnabas.security.sasl.sasl_server import LoginParts
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
-from tests.unit.security.sasl.test_server_authenticator import JAAS, Credentials, versions
+from tests.support.sasl_exchange import JAAS, Credentials, versions
 
 SETTING = "listener.name.external.sasl.plain.users"
 LOGIN_CONTEXT = "listener.name.external.plain.sasl.jaas.config"

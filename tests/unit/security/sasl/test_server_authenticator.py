@@ -27,32 +27,15 @@ from barnabas.security.sasl.mechanisms import LOGIN_FRAME_BYTES
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_listener import SaslListener
 from barnabas.security.sasl.sasl_server import Login, LoginParts
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramFormatter, TokenCredential
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
 from barnabas.security.sasl.server_authenticator import SaslRules, SaslServerAuthenticator
 from barnabas.transport.channel.authenticator import AuthenticationFailed
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
-from tests.support.sasl_exchange import ScramDialogue, plain_token
+from tests.support.sasl_exchange import JAAS, PASSWORD, Credentials, ScramDialogue, plain_token, versions
 
-PASSWORD = "alice-secret"
-JAAS = (
-    f'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="{PASSWORD}" user_bob="{PASSWORD}";'
-)
 SCRAM = tuple(SCRAM_MECHANISMS)
-CREDENTIALS = {name: ScramCredential.of_password(each, PASSWORD) for name, each in SCRAM_MECHANISMS.items()}
 LIMIT = 1000
-
-
-class Credentials:
-    def of_user(self, mechanism: ScramFormatter, user: str) -> ScramCredential | None:
-        return CREDENTIALS[mechanism.name] if user == "alice" else None
-
-    def of_token(self, mechanism: ScramFormatter, token_id: str) -> TokenCredential | None:
-        return TokenCredential("carol", CREDENTIALS[mechanism.name], 10**13) if token_id == "token-1" else None
-
-
-def versions(request: ApiVersionsRequest | None, version: int) -> ApiVersionsResponse:
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION if request is None else 0, api_keys=[])
 
 
 def listener(clock: MockClock | None = None, max_reauth_ms: int = 0, **of_mechanism: int) -> SaslListener:

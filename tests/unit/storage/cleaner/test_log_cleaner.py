@@ -16,7 +16,7 @@ from barnabas.records.file_records import FileRecords
 from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.record_batch import ATTRIBUTES_POSITION, CRC_POSITION, HEADER_SIZE, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.offset_map import SKIMPY_BYTES_PER_ENTRY
 from barnabas.storage.log.unified_log import UnifiedLog

@@ -8,42 +8,12 @@ from hypothesis import strategies as st
 
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.record_batch import RecordBatch
-from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
-from barnabas.storage.log_append_info import AppendOrigin
-from tests.unit.storage.cleaner_harness import CleanedBroker, append, append_batch, stored
+from tests.unit.storage.cleaner_harness import CleanedBroker, Producer, append, committed_offsets, stored
 from tests.unit.storage.log_harness import NOW, read_all
 
 RETENTION_MS = 1000
-
-
-class Producer:
-    """An idempotent producer of one log, with transactions if it is told so."""
-
-    def __init__(self, log: UnifiedLog, producer_id: int, *, transactional: bool = True) -> None:
-        self.log = log
-        self.producer_id = producer_id
-        self.transactional = transactional
-        self.sequence = 0
-
-    def send(self, *records: tuple[bytes, bytes | None]) -> int:
-        builder = RecordBatchBuilder(
-            producer_id=self.producer_id,
-            producer_epoch=0,
-            base_sequence=self.sequence,
-            is_transactional=self.transactional,
-        )
-        for key, value in records:
-            builder.append(NOW, key, value)
-        self.sequence += len(records)
-        return append_batch(self.log, builder)
-
-    def end(self, *, abort: bool = False) -> int:
-        marker = EndTransactionMarker(abort, 0, NOW).batch(self.producer_id, 0)
-        info = self.log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
-        self.log.raise_high_watermark_to_end()
-        return info.first_offset
 
 
 def broker_and_log() -> tuple[CleanedBroker, UnifiedLog]:
@@ -77,7 +47,7 @@ def test_the_last_batch_of_an_active_producer_stays_without_its_records() -> Non
     clean(broker, log)
     assert views(log)[0].count == 0  # still there
     log = broker.kill()
-    assert log.active_producers()[0].last_sequence == 3
+    assert log.producers.active()[0].last_sequence == 3
     log.raise_high_watermark_to_end()
     producer = Producer(log, 7, transactional=False)
     producer.sequence = 4
@@ -90,7 +60,7 @@ def test_an_expired_producer_loses_its_last_batch() -> None:
     broker, log = broker_and_log()
     Producer(log, 7, transactional=False).send((b"a", b"1"))
     append(log, (b"a", b"2"), timestamp=NOW)
-    log.remove_expired_producers(NOW + 10 * 86_400_000)
+    log.producers.remove_expired(NOW + 10 * 86_400_000)
     clean(broker, log)
     assert [view.producer_id for view in views(log)] == [-1, -1]
 
@@ -135,7 +105,7 @@ def test_records_of_aborted_transactions_go_and_readers_are_told_as_long_as_some
     assert data.aborted_transactions is not None
     assert [(one.producer_id, one.first_offset) for one in data.aborted_transactions] == [(1, 0)]
     assert broker.files.exists(f"{log.directory}/00000000000000000000.txnindex")
-    log.remove_expired_producers(NOW + 10 * 86_400_000)
+    log.producers.remove_expired(NOW + 10 * 86_400_000)
     clean(broker, log)  # the empty batch goes, and with it what the marker was kept for
     clean(broker, log)
     assert log.local.segments.first.indexes.aborted_transactions() == []
@@ -219,38 +189,10 @@ def test_readers_of_committed_records_see_the_newest_of_each_key(steps: list[tup
         newest = {key: offset for offset, key in sorted(committed.items()) if offset < stable}
         assert set(newest.values()) <= set(seen)
         assert set(seen) <= {offset for offset in committed if offset < stable}
-        states = {each.producer_id: each.last_sequence for each in log.active_producers()}
+        states = {each.producer_id: each.last_sequence for each in log.producers.active()}
         assert all(states[each.producer_id] == each.sequence - 1 for each in producers.values() if each.sequence)
     assert not broker.failed_dirs
     assert not broker.cleaner.manager.uncleanable_partitions("/data")
-
-
-def committed_offsets(log: UnifiedLog) -> list[int]:
-    """What a consumer with isolation.level=read_committed takes."""
-    found: list[int] = []
-    offset, stable = log.log_start_offset, log.last_stable_offset
-    while offset < stable:
-        data = log.read(offset, 1 << 20, FetchIsolation.TXN_COMMITTED)
-        raw = data.records if isinstance(data.records, bytes) else data.records.read()
-        data.release()
-        aborted = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or [])
-        active: set[int] = set()
-        position = 0
-        if not raw:
-            break
-        while position < len(raw):
-            view = RecordBatch(raw, position)
-            position = view.end
-            offset = view.next_offset
-            while aborted and aborted[0][0] <= view.last_offset:
-                active.add(aborted.pop(0)[1])
-            if view.is_control:
-                marker = EndTransactionMarker.of(view)
-                if marker is not None and marker.is_abort:
-                    active.discard(view.producer_id)
-            elif view.producer_id not in active:
-                found += [record.offset for record in view.records()]
-    return found
 
 
 @pytest.mark.parametrize("abort", [False, True])

@@ -58,7 +58,7 @@ class EpochMachine(RuleBasedStateMachine):
         known = sorted(set(self.log.values()))
         found = self.cache.end_offset_for(epoch, self.end)
         if not known or epoch > known[-1]:
-            assert found == EpochEntry(-1, -1)
+            assert found is None
             return
         later = [offset for offset, other in self.log.items() if other > epoch]
         earlier = [other for other in known if other <= epoch]

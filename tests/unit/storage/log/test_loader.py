@@ -224,7 +224,7 @@ def test_a_damaged_old_segment_and_lost_epochs_keep_no_broker_from_starting() ->
     broker.start()
     log = broker.log()
     assert log.log_end_offset == end
-    assert log.latest_epoch == 2
+    assert log.leader_epochs.latest_epoch == 2
     with pytest.raises(ApiError, match="claims"):
         log.read(4, 1000, FetchIsolation.LOG_END)
     log.append_as_leader(batch(1), 2)
@@ -244,4 +244,4 @@ def test_what_a_killed_broker_did_not_flush_is_flushed_before_it_is_read_again()
     assert offsets(found) == [(0, 0), (1, 2)]
     log = broker.crash()
     assert read_all(log) == found
-    assert log.latest_epoch == 1
+    assert log.leader_epochs.latest_epoch == 1

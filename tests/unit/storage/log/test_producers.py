@@ -13,6 +13,7 @@ from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.record_batch import RecordBatch, batches
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.storage.fetch_data import AbortedTransaction, FetchDataInfo, FetchIsolation
+from barnabas.storage.log.aborted_transactions import collect_aborted
 from barnabas.storage.log.local_log import LocalLog
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
@@ -24,27 +25,10 @@ from barnabas.storage.segment.factory import SegmentFactory
 from barnabas.storage.segment.index_file import IndexPages
 from barnabas.storage.segment.open_files import OpenFiles
 from tests.support.simulated_files import SimulatedFiles
-from tests.unit.storage.log_harness import NOW, Broker, batch, fault_once, log_config, offsets, read_all
+from tests.unit.storage.log_harness import NOW, Broker, batch, fault_once, log_config, offsets, produced, read_all
 
 SMALL = log_config(segment_bytes=1000, index_interval_bytes=150)
 COMMITTED = FetchIsolation.TXN_COMMITTED
-
-
-def produced(
-    producer_id: int,
-    sequence: int,
-    count: int = 1,
-    *,
-    epoch: int = 0,
-    transactional: bool = False,
-    timestamp: int = NOW,
-) -> bytes:
-    builder = RecordBatchBuilder(
-        producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=transactional
-    )
-    for number in range(count):
-        builder.append(timestamp, b"key", b"%d" % (sequence + number))
-    return builder.build()
 
 
 def send(log: UnifiedLog, *args: int, **kwargs: int | bool) -> LogAppendInfo:
@@ -81,7 +65,7 @@ def test_a_duplicate_gets_the_first_answer() -> None:
     assert refuses(log, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, produced(1, 15))
     assert log.log_end_offset == 14
     assert not send(log, 1, 14).is_duplicate
-    assert log.active_producers() == [ActiveProducer(1, 0, 14, NOW, -1, -1)]
+    assert log.producers.active() == [ActiveProducer(1, 0, 14, NOW, -1, -1)]
 
 
 def test_logs_without_idempotent_producers_hold_no_tables() -> None:
@@ -89,11 +73,11 @@ def test_logs_without_idempotent_producers_hold_no_tables() -> None:
     log = broker.log()
     for _ in range(40):
         log.append_as_leader(batch(2), 0)
-    assert log.producer_states.states is None
+    assert log.producers.states is None
     log = broker.restart()
-    assert log.producer_states.states is None
+    assert log.producers.states is None
     assert snapshots(broker, log) == [*(segment.base_offset for segment in log.local.segments.all()[1:]), 80]
-    content = broker.files.read_bytes(log.producer_states.snapshot_path(80))
+    content = broker.files.read_bytes(log.producers.snapshot_path(80))
     assert content.hex() == "000148674bc700000000"
 
 
@@ -105,9 +89,9 @@ def test_producers_are_known_after_a_start(how: str) -> None:
         send(log, number % 3, number // 3)
         log.append_as_leader(batch(), 0)
     log.flush()
-    before = log.active_producers()
+    before = log.producers.active()
     log = getattr(broker, how)()
-    assert sorted(log.active_producers()) == sorted(before)
+    assert sorted(log.producers.active()) == sorted(before)
     for producer in range(3):
         assert send(log, producer, 19).is_duplicate
         assert refuses(log, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, produced(producer, 21))
@@ -137,7 +121,7 @@ def test_crashes_never_lose_or_invent_a_sequence_number() -> None:
 
 
 def _write_some(broker: Broker, log: UnifiedLog, chance: random.Random) -> None:
-    nexts = {producer.producer_id: producer.last_sequence + 1 for producer in log.active_producers()}
+    nexts = {producer.producer_id: producer.last_sequence + 1 for producer in log.producers.active()}
     for _ in range(chance.randint(1, 60)):
         producer = chance.randrange(3)
         if producer == 2:
@@ -153,7 +137,7 @@ def _write_some(broker: Broker, log: UnifiedLog, chance: random.Random) -> None:
         if chance.random() < 0.05:
             log.raise_high_watermark_to_end()
             log.truncate_to(chance.randrange(max(1, log.log_end_offset - 20), log.log_end_offset + 1))
-            nexts = {producer.producer_id: producer.last_sequence + 1 for producer in log.active_producers()}
+            nexts = {producer.producer_id: producer.last_sequence + 1 for producer in log.producers.active()}
         if chance.random() < 0.1:
             broker.manager.checkpoints.write_recovery_points()
             broker.scheduler.tick()
@@ -177,7 +161,7 @@ def _check_against_log(log: UnifiedLog) -> None:
         first = began.pop(stored.producer_id, None)
         if marker.is_abort and first is not None:
             aborted.append((stored.producer_id, first, stored.base_offset))
-    known = {producer.producer_id: producer for producer in log.active_producers()}
+    known = {producer.producer_id: producer for producer in log.producers.active()}
     assert {producer_id: one.last_sequence for producer_id, one in known.items() if one.last_sequence >= 0} == last
     open_ones = {
         producer_id: one.current_transaction_start_offset
@@ -185,7 +169,7 @@ def _check_against_log(log: UnifiedLog) -> None:
         if one.current_transaction_start_offset >= 0
     }
     assert open_ones == began
-    entries = log.collect_aborted_transactions(0, log.log_end_offset)
+    entries = collect_aborted(log.local, 0, log.log_end_offset)
     assert [tuple(entry[:3]) for entry in entries] == aborted
     log.raise_high_watermark_to_end()
     assert log.last_stable_offset == min(began.values(), default=log.log_end_offset)
@@ -229,11 +213,11 @@ def test_aborted_transactions_are_found_across_segments_and_not_beyond_what_is_r
     for producer in range(4):
         end_transaction(log, producer, abort=True)
     log.raise_high_watermark_to_end()
-    everything = log.collect_aborted_transactions(0, log.log_end_offset)
+    everything = collect_aborted(log.local, 0, log.log_end_offset)
     for again in (broker.log, broker.restart, broker.kill):
         current = again()
         current.raise_high_watermark_to_end()
-        assert current.collect_aborted_transactions(0, current.log_end_offset) == everything
+        assert collect_aborted(current.local, 0, current.log_end_offset) == everything
         for start in range(0, current.log_end_offset, 5):
             data = current.read(start, 400, COMMITTED)
             assert data.aborted_transactions is not None
@@ -299,9 +283,9 @@ def test_a_marker_that_cannot_be_written_can_be_sent_again(what: str) -> None:
     broker.files.fault = fault_once("write", OSError(errno.ENOSPC, "full"), what)
     with pytest.raises(ApiError):
         end_transaction(log, 1, abort=True)
-    assert log.collect_aborted_transactions(0, 100) == []
+    assert collect_aborted(log.local, 0, 100) == []
     assert end_transaction(log, 1, abort=True).first_offset == 1
-    assert len(log.collect_aborted_transactions(0, 100)) == 1
+    assert len(collect_aborted(log.local, 0, 100)) == 1
     log.raise_high_watermark_to_end()
     assert log.last_stable_offset == 2
 
@@ -326,8 +310,8 @@ def test_followers_take_what_the_leader_let_in() -> None:
     follower.append_as_follower(b"".join(stored[:10]))
     for one in stored[10:]:
         follower.append_as_follower(one)
-    assert follower.active_producers() == leader.active_producers()
-    assert follower.collect_aborted_transactions(0, 100) == leader.collect_aborted_transactions(0, 100)
+    assert follower.producers.active() == leader.producers.active()
+    assert collect_aborted(follower.local, 0, 100) == collect_aborted(leader.local, 0, 100)
     assert follower.bounds.first_unstable is not None
     follower.update_high_watermark(follower.log_end_offset)
     assert follower.last_stable_offset == follower.log_end_offset - 2
@@ -361,11 +345,11 @@ def test_truncation_of_everything_forgets_producers() -> None:
     for number in range(40):
         send(log, 1, number, transactional=True)
     log.truncate_fully_and_start_at(1000)
-    assert log.active_producers() == []
+    assert log.producers.active() == []
     assert snapshots(broker, log) == []
     assert log.bounds.first_unstable is None
     send(log, 1, 40)
-    assert broker.restart().active_producers() == [ActiveProducer(1, 0, 40, NOW, -1, -1)]
+    assert broker.restart().producers.active() == [ActiveProducer(1, 0, 40, NOW, -1, -1)]
 
 
 def test_snapshots_go_with_their_segments() -> None:
@@ -379,7 +363,7 @@ def test_snapshots_go_with_their_segments() -> None:
     log.delete_old_segments()
     bases = [segment.base_offset for segment in log.local.segments]
     assert snapshots(broker, log) == bases
-    assert log.active_producers()[0].last_sequence == 79
+    assert log.producers.active()[0].last_sequence == 79
     log = broker.restart()
     assert snapshots(broker, log) == [*bases[1:], 80]  # what lies at the log start has nothing to say
     send(log, 1, 80)
@@ -392,15 +376,15 @@ def test_torn_snapshots_are_left_out() -> None:
     log = broker.log()
     for number in range(60):
         send(log, number % 3, number // 3)
-    before = sorted(log.active_producers())
+    before = sorted(log.producers.active())
     broker.manager.shutdown()
-    paths = [log.producer_states.snapshot_path(offset) for offset in snapshots(broker, log)]
+    paths = [log.producers.snapshot_path(offset) for offset in snapshots(broker, log)]
     assert isinstance(broker.files, SimulatedFiles)
     for damaged in (paths[-1:], paths[-3:], paths):
         for path in damaged:
             broker.files.write_bytes(path, b"\0" * 30)
         broker.start()
-        assert sorted(broker.log().active_producers()) == before
+        assert sorted(broker.log().producers.active()) == before
         broker.manager.shutdown()
 
 
@@ -413,12 +397,12 @@ def test_idle_producers_are_forgotten_while_running_and_at_start() -> None:
     send(log, 2, 0, timestamp=broker.clock.milliseconds())
     broker.clock.advance(500)
     broker.manager.tasks.remove_expired_producers()
-    assert [producer.producer_id for producer in log.active_producers()] == [2]
+    assert [producer.producer_id for producer in log.producers.active()] == [2]
     broker.manager.shutdown()
     broker.clock.advance(1000)
     broker.start()
-    assert broker.log().active_producers() == []
-    assert broker.log().producer_states.states is None
+    assert broker.log().producers.active() == []
+    assert broker.log().producers.states is None
 
 
 def test_a_snapshot_that_cannot_be_written_stops_the_roll_and_nothing_else() -> None:
@@ -454,9 +438,9 @@ def test_a_full_disk_keeps_no_log_from_opening_for_want_of_a_snapshot() -> None:
     broker.files.fault = no_room
     log = broker.kill()
     assert broker.failed_dirs == []
-    assert log.active_producers() == [ActiveProducer(1, 0, 29, NOW, -1, -1)]
+    assert log.producers.active() == [ActiveProducer(1, 0, 29, NOW, -1, -1)]
     log.truncate_to(20)
-    assert log.active_producers()[0].last_sequence == 19
+    assert log.producers.active()[0].last_sequence == 19
 
 
 @pytest.mark.parametrize(
@@ -512,7 +496,7 @@ def test_a_roll_leaves_the_snapshot_of_many_producers_to_the_background() -> Non
     many = MANY_PRODUCERS + 1
     for producer_id in range(many):
         send(log, producer_id, 0)
-    expected = encode_snapshot(list(log.producer_states.states.entries.values()))  # type: ignore[union-attr]
+    expected = encode_snapshot(list(log.producers.states.entries.values()))  # type: ignore[union-attr]
     log.roll()
     assert snapshots(broker, log) == []
     # The snapshot is that of the roll, whatever is appended before it is written.
@@ -522,7 +506,7 @@ def test_a_roll_leaves_the_snapshot_of_many_producers_to_the_background() -> Non
     assert log.append_as_leader(produced(1, 1), 0).is_duplicate
     broker.scheduler.tick()
     assert snapshots(broker, log) == [many]
-    assert broker.files.read_bytes(log.producer_states.snapshot_path(many)) == expected
+    assert broker.files.read_bytes(log.producers.snapshot_path(many)) == expected
     # A stop writes what the background has not come to; a cut log forgets what it was asked for.
     log.roll()
     end = log.log_end_offset
@@ -546,7 +530,7 @@ def test_a_snapshot_of_a_log_that_was_cut_off_is_not_written_in_place_of_another
     for producer_id in range(many):
         send(log, producer_id, 0)
     log.roll()
-    producers = log.producer_states
+    producers = log.producers
     old = producers.begun(many)
     assert old is not None
     log.truncate_to(many - 1)
@@ -566,5 +550,5 @@ def test_a_kill_before_the_snapshot_is_written_costs_reading_only() -> None:
     log.roll()
     send(log, 3, 1)
     log = broker.kill()
-    assert len(log.active_producers()) == MANY_PRODUCERS + 1
+    assert len(log.producers.active()) == MANY_PRODUCERS + 1
     assert log.append_as_leader(produced(3, 1), 0).is_duplicate

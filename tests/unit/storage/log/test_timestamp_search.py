@@ -14,13 +14,14 @@ from barnabas.records.compression import Codec
 from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.record_batch import batches
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 from barnabas.storage.log.timestamp_search import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
+    segment_boundaries,
 )
 from barnabas.storage.log.unified_log import UnifiedLog
 from tests.unit.storage.log_harness import NOW, Broker, log_config, read_all
@@ -96,7 +97,7 @@ def test_an_empty_log() -> None:
     log = Broker().log()
     assert log.offset_for_timestamp(0) is None
     assert log.offset_for_timestamp(MAX_TIMESTAMP) is None
-    assert log.offsets_before(LATEST_TIMESTAMP, 5, NOW) == [0]
+    assert segment_boundaries(log.local, log.log_start_offset, LATEST_TIMESTAMP, 5, NOW) == [0]
 
 
 @pytest.mark.parametrize("rolls", [True, False])
@@ -159,6 +160,6 @@ def test_old_style_offsets_are_segment_boundaries() -> None:
         log.append_as_leader(builder.build(), 0)
     bases = [segment.base_offset for segment in log.local.segments]
     assert len(bases) == 6
-    assert log.offsets_before(LATEST_TIMESTAMP, 100, NOW) == [6, *reversed(bases)]
-    assert log.offsets_before(LATEST_TIMESTAMP, 2, NOW) == [6, 5]
-    assert log.offsets_before(EARLIEST_TIMESTAMP, 100, NOW) == [0]
+    assert segment_boundaries(log.local, log.log_start_offset, LATEST_TIMESTAMP, 100, NOW) == [6, *reversed(bases)]
+    assert segment_boundaries(log.local, log.log_start_offset, LATEST_TIMESTAMP, 2, NOW) == [6, 5]
+    assert segment_boundaries(log.local, log.log_start_offset, EARLIEST_TIMESTAMP, 100, NOW) == [0]

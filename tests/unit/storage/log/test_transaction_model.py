@@ -18,8 +18,7 @@ from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_environment import LogManagerConfig
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from tests.unit.storage.log.test_producers import produced
-from tests.unit.storage.log_harness import NOW, Broker, batch, log_config
+from tests.unit.storage.log_harness import NOW, Broker, batch, log_config, produced
 
 WRITE, COMMIT, ABORT, PLAIN, REPLICATE = "write", "commit", "abort", "plain", "replicate"
 PRODUCERS = 3
@@ -66,10 +65,10 @@ def run(log: UnifiedLog, model: Model, steps: list[tuple[str, int, int]]) -> Non
     for kind, producer, count in steps:
         end = log.log_end_offset
         if kind == WRITE:
-            verification = log.begin_verification(producer, 0, sequences[producer])
+            verification = log.producers.begin_verification(producer, 0, sequences[producer])
             assert (verification is None) == (producer in model.open)
             if verification is not None:
-                log.end_verification(producer, 0, verification)
+                log.producers.end_verification(producer, 0, verification)
             log.append_as_leader(produced(producer, sequences[producer], count, transactional=True), 0)
             sequences[producer] += count
             model.open.setdefault(producer, []).extend(range(end, end + count))

@@ -15,7 +15,7 @@ from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.storage.errors import OffsetsOutOfOrder, UnexpectedAppendOffset
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.leader_epochs import EpochEntry
-from barnabas.storage.log.timestamp_search import TimestampAndOffset
+from barnabas.storage.log.timestamp_search import TimestampAndOffset, segment_boundaries
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import (
@@ -196,7 +196,7 @@ def test_epochs_are_noted_where_they_begin() -> None:
     for epoch in (0, 0, 2, 5):
         log.append_as_leader(batch(2), epoch)
     assert log.leader_epochs.entries == (EpochEntry(0, 0), EpochEntry(2, 4), EpochEntry(5, 6))
-    assert log.latest_epoch == 5
+    assert log.leader_epochs.latest_epoch == 5
     assert log.end_offset_for_epoch(0) == EpochEntry(0, 4)
     assert log.end_offset_for_epoch(5) == EpochEntry(5, 8)
     assert log.end_offset_for_epoch(9) is None
@@ -238,7 +238,7 @@ def test_truncation_drops_whole_batches_at_and_behind_the_offset(target: int) ->
     assert (log.log_end_offset, log.high_watermark) == (end, end)
     assert read_all(log) == kept
     check_indexes(log)
-    assert log.latest_epoch == (RecordBatch(kept[-1]).partition_leader_epoch if kept else None)
+    assert log.leader_epochs.latest_epoch == (RecordBatch(kept[-1]).partition_leader_epoch if kept else -1)
     log.append_as_leader(batch(2), 60)
     check_indexes(log)
     assert read_all(broker.restart()) == read_all(log)
@@ -346,8 +346,8 @@ def test_offsets_by_timestamp() -> None:
         assert current.offset_for_timestamp(-3) == TimestampAndOffset(max(times), latest, latest // 4 * 4 // 50)
         assert current.offset_for_timestamp(-1) == TimestampAndOffset(-1, 100, 1)
         assert current.offset_for_timestamp(-2) == TimestampAndOffset(-1, 0, 0)
-    assert log.offsets_before(-1, 2, NOW)[0] == 100
-    assert log.offsets_before(-2, 5, NOW) == [0]
+    assert segment_boundaries(log.local, log.log_start_offset, -1, 2, NOW)[0] == 100
+    assert segment_boundaries(log.local, log.log_start_offset, -2, 5, NOW) == [0]
 
 
 def test_no_timestamps_no_answer() -> None:

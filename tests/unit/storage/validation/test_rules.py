@@ -15,8 +15,8 @@ from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.validation import rules, validator
 from barnabas.storage.validation.rules import HEADER_RULES, ProducedBatch, TopicTerms, is_ordinary
 from tests.support.mock_clock import MockClock
+from tests.support.stored_batches import changed
 from tests.unit.storage.log_harness import PARTITION, batch, log_config
-from tests.unit.storage.validation.test_validator import changed
 
 TERMS = TopicTerms(PARTITION, 10_000, False, False, rules.UNLIMITED_MS, rules.UNLIMITED_MS)
 

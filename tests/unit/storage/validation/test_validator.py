@@ -3,52 +3,27 @@
 from __future__ import annotations
 
 import gzip
-import struct
 import tracemalloc
 from collections.abc import Callable
 
 import pytest
-from crc32c import crc32c
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.compression import Codec, compress
 from barnabas.records.legacy_records import encode_message, encode_message_set
 from barnabas.records.record_batch import HEADER, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.records.record_reader import Record
-from barnabas.records.varint import zigzag
+from barnabas.records.v2.layout import zigzag
+from barnabas.records.v2.walk import Record
 from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords
 from barnabas.storage.validation import legacy as legacy_module
 from barnabas.storage.validation import validator as validator_module
 from barnabas.storage.validation.validator import AT_ONCE_BYTES
+from tests.support.stored_batches import changed
 from tests.unit.storage.log_harness import NOW, Broker, batch, log_config, read_all, without_place
 
 LEVELS = ("header", "framing", "full")
-FIELDS = (
-    "base_offset",
-    "length",
-    "epoch",
-    "magic",
-    "crc",
-    "attributes",
-    "last_delta",
-    "base_timestamp",
-    "max_timestamp",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "count",
-)
-
-
-def changed(produced: bytes, *, fix_crc: bool = True, **fields: int) -> bytes:
-    """The batch with other header fields, and the checksum that belongs to them."""
-    values = dict(zip(FIELDS, HEADER.unpack_from(produced), strict=True)) | fields
-    data = bytearray(HEADER.pack(*values.values()) + produced[HEADER.size :])
-    if fix_crc:
-        data[17:21] = struct.pack(">I", crc32c(data[21 : 12 + values["length"]]))
-    return bytes(data)
 
 
 def refuse(produced: Buffer | None, **settings: object) -> ApiError:

@@ -18,11 +18,11 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch import NO_TIMESTAMP, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_append_info import InvalidRecords
+from tests.support.stored_batches import changed
 from tests.unit.storage.log_harness import NOW, Broker, log_config, read_all
-from tests.unit.storage.validation.test_validator import changed
 
 HOUR = 3_600_000
 APPEND_TIME_BIT = 8

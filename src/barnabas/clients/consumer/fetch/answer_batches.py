@@ -9,8 +9,12 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from barnabas.clients.consumer.fetch.even_batches import EvenBatches, WantedRecords, take_even_batches
-from barnabas.clients.consumer.fetch.run_shape import RunShapes
+from barnabas.clients.consumer.fetch.uniform_records import (
+    KnownShapes,
+    UniformBatches,
+    WantedRecords,
+    take_uniform_batches,
+)
 from barnabas.records.compression import Buffer
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
@@ -36,7 +40,7 @@ class AnswerBatches:
         """Where the next batch begins."""
         self._end_offset: int | None = None
         self.size = len(buffer)
-        self.shapes = RunShapes()
+        self.shapes = KnownShapes()
         self.damage: str | None = None
         """The damage behind the batches that were taken whole: the text only, because a traceback holds the buffer."""
 
@@ -67,14 +71,14 @@ class AnswerBatches:
             return other
         return None
 
-    def take_even(self, wanted: WantedRecords) -> EvenBatches | None:
+    def take_uniform(self, wanted: WantedRecords) -> UniformBatches | None:
         """Return the records of the next batches, as long as all have the shape that was met last; None without one."""
         if self.damage is not None:
             return None
-        even = take_even_batches(self._buffer, self._position, self.shapes, wanted)
-        if even is not None:
-            self._position = even.end
-        return even
+        uniform = take_uniform_batches(self._buffer, self._position, self.shapes, wanted)
+        if uniform is not None:
+            self._position = uniform.end
+        return uniform
 
     def batch_at(self, position: int) -> RecordBatch:
         """Return the whole batch at `position` once more."""

@@ -1,15 +1,15 @@
 """Decodes the records of one batch straight into ConsumerRecords, as many at a time as a poll returns.
 
-Made by CompletedFetch for each batch that it reaches; owned by the consumer's thread; no lock. `records.record_reader`
-decodes the same format for everything else, and explains it; this reader is the consumer's hot path.
+Made by CompletedFetch for each batch that it reaches; owned by the consumer's thread; no lock. `records.v2.walk`
+decodes the same format for everything else; this reader is the consumer's hot path.
 Kafka: CompletedFetch.nextFetchedRecord.
 
 One loop decodes a record without a call: numbers of one and two bytes, which nearly all lengths and deltas are, are
 decoded where they stand. `_LENGTHS` maps the first byte of a length to the length. A byte that begins a longer number,
-or a negative one, maps to `_FAR`, and sends the loop to the careful functions of `record_reader`. The loop does not
+or a negative one, maps to `FAR`, and sends the loop to the careful functions of `walk`. The loop does not
 test each field against the end of its record: the fields lead exactly to the end, which is tested once, or the record
-is malformed. A field that leads out of the batch ends in an IndexError. Records that are laid out alike are taken by
-`record_run` instead.
+is malformed. A field that leads out of the batch ends in an IndexError. Uniform records are taken by
+`uniform_records` instead.
 
 For example, the record 0e 00 00 00 02 61 01 00 of topic t-0, in a batch with base offset 40: 7 bytes follow (0e), no
 attributes, timestamp delta 0, offset delta 0, a key of one byte (02), null (01) as the value, no headers (00). The
@@ -21,17 +21,15 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
-from barnabas.clients.consumer.fetch.record_run import BatchFields, RunStart, take_run
-from barnabas.clients.consumer.fetch.run_shape import DecodedRecord, RunShapes, shape_of
+from barnabas.clients.consumer.fetch.uniform_records import BatchFields, KnownShapes, RunStart, take_uniform_run
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.record_batch import LOG_APPEND_TIME, RecordBatch
-from barnabas.records.record_reader import read_bytes, read_headers
-from barnabas.records.varint import MAX_VARINT_BYTES, decode_zigzag
+from barnabas.records.v2.layout import FAR, MAX_VARINT_BYTES, decode_zigzag, shape_at
+from barnabas.records.v2.walk import read_bytes, read_headers
 
-_FAR: Final = 1 << 48
-_LENGTHS: Final = tuple(_FAR if first & 1 else 1 + (first >> 1) for first in range(128)) + (_FAR,) * 128
+_LENGTHS: Final = tuple(FAR if first & 1 else 1 + (first >> 1) for first in range(128)) + (FAR,) * 128
 """First byte of a length -> its own byte and what it counts. Bit 0 is the sign, bit 7 says that more bytes follow."""
 _NULL: Final = 1
 """The length -1 in zigzag."""
@@ -51,7 +49,7 @@ class BatchRecords:
 
     __slots__ = ("_body", "_error", "_fields", "_index", "_position", "_shapes", "batch")
 
-    def __init__(self, topic_partition: TopicPartition, batch: RecordBatch, shapes: RunShapes) -> None:
+    def __init__(self, topic_partition: TopicPartition, batch: RecordBatch, shapes: KnownShapes) -> None:
         self.batch = batch
         self._shapes = shapes
         self._body = batch.decompressed_records()
@@ -95,14 +93,16 @@ class BatchRecords:
         return taken
 
     def _take_runs(self, taken: list[ConsumerRecord], until: int) -> None:
-        """Append records up to index `until` at most, while they are laid out alike. Raises CorruptRecord."""
+        """Append records up to index `until` at most, while they are uniform. Raises CorruptRecord."""
         body, fields, shapes = self._body, self._fields, self._shapes
         patience = _PATIENCE
         while patience and until - self._index >= _SHORT_KNOWN_RUN:
             delta = taken[-1].offset + 1 - fields.base_offset if taken else self._index
-            shape = shapes.find(body, self._position, delta)
-            if shape is None:
-                if until - self._index <= _SHORT_RUN:
+            shape = shapes.expected(delta)
+            limit = until - self._index
+            run = shape and take_uniform_run(body, RunStart(self._position, delta), shape, limit, fields)
+            if not shape or not run:
+                if limit <= _SHORT_RUN:
                     if not shapes.lessons:
                         return
                     shapes.lessons -= 1
@@ -116,12 +116,12 @@ class BatchRecords:
                 if last.headers:
                     return
                 delta = last.offset + 1 - fields.base_offset
-                shape = shape_of(body, DecodedRecord(start, last.key, last.value))
+                shape = shape_at(body, start)
                 if shape is None:
                     patience -= 1
                     continue
                 shapes.add(shape)
-            run = take_run(body, RunStart(self._position, delta), shape, until - self._index, fields)
+                run = take_uniform_run(body, RunStart(self._position, delta), shape, limit - 1, fields)
             taken += run
             self._index += len(run)
             self._position += len(run) * shape.size
@@ -132,6 +132,7 @@ class BatchRecords:
         """Append the records up to index `until` to `taken`. Raises CorruptRecord."""
         topic, partition, base_offset, base_timestamp, timestamp_type, append_time = self._fields
         body = self._body
+        total = len(body)
         position = self._position
         lengths = _LENGTHS
         append = taken.append
@@ -176,14 +177,14 @@ class BatchRecords:
                 if first == _NULL:
                     key = None
                     position += 1
-                elif (length := lengths[first]) < _FAR:
+                elif (length := lengths[first]) < FAR:
                     key = body[position + 1 : position + length]
                     position += length
                 else:
                     key, position = read_bytes(body, position, end)
 
                 first = body[position]
-                if (length := lengths[first]) < _FAR:
+                if (length := lengths[first]) < FAR:
                     value: bytes | None = body[position + 1 : position + length]
                     position += length
                 elif first == _NULL:
@@ -199,6 +200,9 @@ class BatchRecords:
 
                 if body[position]:
                     headers, position = read_headers(body, position, end)
+                    # No byte is read behind headers: here alone the end of the batch is not found by an IndexError.
+                    if position > total:
+                        raise IndexError
                 else:
                     headers = ()
                     position += 1
@@ -214,45 +218,23 @@ class BatchRecords:
             self._position = position
 
 
-class RestOfBatch:
-    """The last records of a batch whose records were all decoded, and the first ones taken."""
+class DecodedRecords:
+    """The records of a batch that were all decoded, without the first ones, which were taken.
 
-    __slots__ = ("_records", "batch")
-
-    def __init__(self, batch: RecordBatch, records: list[ConsumerRecord]) -> None:
-        self.batch = batch
-        self._records = records
-
-    @property
-    def is_done(self) -> bool:
-        """Whether all records were taken."""
-        return not self._records
-
-    def take(self, limit: int) -> list[ConsumerRecord]:
-        """Return the next records, at most `limit`."""
-        taken = self._records[:limit]
-        del self._records[:limit]
-        return taken
-
-
-class LegacyRecords:
-    """The records of a batch of format 0 or 1, decoded at once."""
+    error: what is wrong with the record behind the last one, if something is.
+    """
 
     __slots__ = ("_error", "_records", "batch")
 
-    def __init__(self, topic_partition: TopicPartition, batch: LegacyBatch) -> None:
+    def __init__(
+        self,
+        batch: RecordBatch | LegacyBatch,
+        records: list[ConsumerRecord],
+        error: CorruptRecord | None = None,
+    ) -> None:
         self.batch = batch
-        topic, partition = topic_partition
-        timestamp_type = batch.timestamp_type
-        self._error: CorruptRecord | None = None
-        self._records: list[ConsumerRecord] = []
-        try:
-            for offset, timestamp, key, value, headers in batch.records():
-                self._records.append(
-                    ConsumerRecord(topic, partition, offset, timestamp, timestamp_type, key, value, headers)
-                )
-        except CorruptRecord as error:
-            self._error = error
+        self._records = records
+        self._error = error
 
     @property
     def is_done(self) -> bool:
@@ -266,3 +248,16 @@ class LegacyRecords:
         taken = self._records[:limit]
         del self._records[:limit]
         return taken
+
+
+def legacy_records(topic_partition: TopicPartition, batch: LegacyBatch) -> DecodedRecords:
+    """Decode the records of a batch of format 0 or 1 at once."""
+    topic, partition = topic_partition
+    timestamp_type = batch.timestamp_type
+    records: list[ConsumerRecord] = []
+    try:
+        for offset, timestamp, key, value, headers in batch.records():
+            records.append(ConsumerRecord(topic, partition, offset, timestamp, timestamp_type, key, value, headers))
+    except CorruptRecord as error:
+        return DecodedRecords(batch, records, error)
+    return DecodedRecords(batch, records)

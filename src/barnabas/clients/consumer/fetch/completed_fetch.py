@@ -14,9 +14,9 @@ from typing import NamedTuple
 from barnabas.clients.aborted_producers import AbortedProducers
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.fetch.answer_batches import AnswerBatches
-from barnabas.clients.consumer.fetch.batch_records import BatchRecords, LegacyRecords, RestOfBatch
-from barnabas.clients.consumer.fetch.even_batches import WantedRecords
+from barnabas.clients.consumer.fetch.batch_records import BatchRecords, DecodedRecords, legacy_records
 from barnabas.clients.consumer.fetch.fetch_metrics import Consumed, FetchMetrics
+from barnabas.clients.consumer.fetch.uniform_records import WantedRecords
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
@@ -127,7 +127,7 @@ class CompletedFetch:
         self._check_crcs = check_crcs
         self._frame = frame
         self._aborted = AbortedProducers(aborted) if aborted else None
-        self._records: BatchRecords | RestOfBatch | LegacyRecords | None = None
+        self._records: BatchRecords | DecodedRecords | None = None
         self._record_count = 0
         self._given_back: _GivenBack | None = None
 
@@ -157,7 +157,7 @@ class CompletedFetch:
         taken: list[ConsumerRecord] = []
         try:
             while len(taken) < limit:
-                some = self._take_even(limit - len(taken))
+                some = self._take_uniform(limit - len(taken))
                 if not some:
                     if self._records is None and not self._begin_batch():
                         break
@@ -224,27 +224,27 @@ class CompletedFetch:
             f"Record batch for partition {self.topic_partition} at offset {self.next_offset} is invalid: {error}"
         )
 
-    def _take_even(self, limit: int) -> list[ConsumerRecord]:
-        """Return the records of the next batches of one shape, at most `limit`; none if the next one needs more care.
+    def _take_uniform(self, limit: int) -> list[ConsumerRecord]:
+        """Return the records of the next uniform batches, at most `limit`; none if the next one needs more care.
 
         Records of the last batch that are too many are kept for the next call.
         """
         if self._records is not None or self._aborted is not None or self._given_back is not None:
             return []
         batches = self._batches
-        even = batches.take_even(WantedRecords(self.topic_partition, self._start, limit, self._check_crcs))
-        if even is None:
+        uniform = batches.take_uniform(WantedRecords(self.topic_partition, self._start, limit, self._check_crcs))
+        if uniform is None:
             return []
-        records = even.records
-        self.last_epoch = even.leader_epoch
+        records = uniform.records
+        self.last_epoch = uniform.leader_epoch
         if len(records) > limit:
-            self._records = RestOfBatch(batches.batch_at(even.last), records[limit:])
+            self._records = DecodedRecords(batches.batch_at(uniform.last), records[limit:])
             del records[limit:]
             self.next_offset = records[-1].offset + 1
-            self.unread_bytes = batches.size - even.last
+            self.unread_bytes = batches.size - uniform.last
         else:
-            self.next_offset = max(self.next_offset, even.next_offset)
-            self.unread_bytes = batches.size - even.end
+            self.next_offset = max(self.next_offset, uniform.next_offset)
+            self.unread_bytes = batches.size - uniform.end
         self._record_count += len(records)
         return records
 
@@ -275,7 +275,7 @@ class CompletedFetch:
         self._records = (
             BatchRecords(self.topic_partition, batch, self._batches.shapes)
             if isinstance(batch, RecordBatch)
-            else LegacyRecords(self.topic_partition, batch)
+            else legacy_records(self.topic_partition, batch)
         )
         return True
 

@@ -14,8 +14,14 @@ from barnabas.clients.producer.producer_record import DeliveryCallback, Producer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
-from barnabas.records.encoded_batch import EncodedBatch, with_checksum, with_producer_state
-from barnabas.records.record_batch import HEADER_SIZE, NO_SEQUENCE, RecordBatch
+from barnabas.records.record_batch import (
+    HEADER_SIZE,
+    NO_SEQUENCE,
+    EncodedBatch,
+    RecordBatch,
+    with_checksum,
+    with_producer_state,
+)
 from barnabas.records.record_batch_builder import RecordBatchBuilder, estimate_size
 
 _NO_CODEC = Codec.NONE

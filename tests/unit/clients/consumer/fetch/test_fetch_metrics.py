@@ -9,8 +9,7 @@ import pytest
 
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.protocol.topic_partition import TopicPartition
-from tests.support.scripted_cluster import ScriptedCluster
-from tests.unit.clients.consumer.fetch.test_fetcher import batches
+from tests.support.scripted_cluster import ScriptedCluster, batches
 
 TP0, TP1 = TopicPartition("a.b", 0), TopicPartition("a.b", 1)
 

@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import pytest
 
-from barnabas.clients.consumer.consumer import Consumer
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.record_batch_builder import RecordBatchBuilder
-from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_cluster import TP0, ScriptedCluster, batches, consumer_of
 from tests.support.scripted_selector import SentRequest
-
-TP0, TP1 = TopicPartition("t", 0), TopicPartition("t", 1)
-VALUE = b"v" * 900
-
-
-def batches(first: int, end: int) -> bytes:
-    """One record of about a kilobyte in each batch."""
-    made = b""
-    for offset in range(first, end):
-        builder = RecordBatchBuilder(base_offset=offset)
-        builder.append(1000 + offset, None, VALUE)
-        made += builder.build()
-    return made
-
-
-def consumer_of(cluster: ScriptedCluster, *partitions: TopicPartition, **settings: Any) -> Consumer:
-    consumer = Consumer("", client=cluster.client(), **{"auto_offset_reset": "earliest", **settings})
-    consumer.assign(partitions)
-    return consumer
 
 
 def asked(request: SentRequest) -> dict[int, int]:

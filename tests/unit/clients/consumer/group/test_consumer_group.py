@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,39 +16,16 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.consumer_protocol import Assignment, decode_subscription
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
+from tests.support.scripted_cluster import TP0, TP1, batch
 from tests.support.scripted_group import ScriptedGroup
-from tests.unit.clients.consumer.test_consumer import batch
-
-TP0, TP1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-class Events(RebalanceListener):
-    def __init__(self) -> None:
-        self.heard: list[tuple[str, list[TopicPartition]]] = []
-
-    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        self.heard.append(("assigned", list(partitions)))
-
-    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        self.heard.append(("revoked", list(partitions)))
-
-    def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        self.heard.append(("lost", list(partitions)))
+from tests.support.simulated_group import Events, poll_until
 
 
 def joined(group: ScriptedGroup, listener: RebalanceListener | None = None, **settings: Any) -> Consumer:
     consumer = group.consumer(**settings)
     consumer.subscribe(["t"], listener=listener)
-    poll_until(consumer, lambda: consumer.group_metadata().generation_id == group.generation > 0)
+    poll_until([consumer], lambda: consumer.group_metadata().generation_id == group.generation > 0)
     return consumer
-
-
-def poll_until(consumer: Consumer, condition: Callable[[], Any], polls: int = 500) -> None:
-    for _ in range(polls):
-        if condition():
-            return
-        consumer.poll(20)
-    raise AssertionError("it never came to that")
 
 
 def test_joins_with_the_id_it_is_given_and_reads_from_the_committed_offset() -> None:
@@ -87,7 +64,7 @@ def test_errors_that_pass_are_lived_through(api_key: ApiKey, error: ErrorCode, n
     group = ScriptedGroup({"t": [0]})
     group.group_errors[api_key] = [error, error]
     consumer = joined(group)
-    poll_until(consumer, lambda: not group.group_errors[api_key])
+    poll_until([consumer], lambda: not group.group_errors[api_key])
     assert consumer.position(TP0) == 0
     ids = [request.body.member_id for request in group.sent(ApiKey.JOIN_GROUP)]
     assert ids.count("") == new_members, "an id is kept unless the coordinator does not know it"
@@ -110,16 +87,16 @@ def test_errors_that_stay_are_raised(api_key: ApiKey, error: ErrorCode) -> None:
     consumer = group.consumer()
     consumer.subscribe(["t"])
     with pytest.raises(ApiError) as raised:
-        poll_until(consumer, lambda: False)
+        poll_until([consumer], lambda: False)
     assert raised.value.code is error
-    poll_until(consumer, lambda: consumer.assignment() == {TP0})  # and the next poll tries again
+    poll_until([consumer], lambda: consumer.assignment() == {TP0})  # and the next poll tries again
 
 
 def test_a_rebalance_that_others_begin_is_joined() -> None:
     group, events = ScriptedGroup({"t": [0]}), Events()
     consumer = joined(group, events)
     group.group_errors[ApiKey.HEARTBEAT] = [ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS]
-    poll_until(consumer, lambda: group.generation == 2 and consumer.group_metadata().generation_id == 2)
+    poll_until([consumer], lambda: group.generation == 2 and consumer.group_metadata().generation_id == 2)
     assert events.heard == [("assigned", [TP0]), ("revoked", [TP0]), ("assigned", [TP0])]
     assert group.sent(ApiKey.JOIN_GROUP)[-1].body.reason == "group is already rebalancing"
 
@@ -129,7 +106,7 @@ def test_what_a_forgotten_member_owned_is_lost(error: ErrorCode) -> None:
     group, events = ScriptedGroup({"t": [0]}), Events()
     consumer = joined(group, events)
     group.group_errors[ApiKey.HEARTBEAT] = [error]
-    poll_until(consumer, lambda: len(events.heard) == 3)
+    poll_until([consumer], lambda: len(events.heard) == 3)
     assert events.heard == [("assigned", [TP0]), ("lost", [TP0]), ("assigned", [TP0])]
     rejoins = [request.body.member_id for request in group.sent(ApiKey.JOIN_GROUP)[2:]]
     assert rejoins == (["", "member-1"] if error is ErrorCode.UNKNOWN_MEMBER_ID else ["member-1"])
@@ -141,7 +118,7 @@ def test_a_fenced_static_member_hears_of_it() -> None:
     assert len(group.sent(ApiKey.JOIN_GROUP)) == 1
     group.group_errors[ApiKey.HEARTBEAT] = [ErrorCode.FENCED_INSTANCE_ID]
     with pytest.raises(ApiError) as raised:
-        poll_until(consumer, lambda: False)
+        poll_until([consumer], lambda: False)
     assert raised.value.code is ErrorCode.FENCED_INSTANCE_ID
     consumer.close()
     assert not group.sent(ApiKey.LEAVE_GROUP), "static members stay"
@@ -160,7 +137,7 @@ def test_who_does_not_poll_leaves() -> None:
     assert left.body.members[0].reason == "consumer poll timeout has expired."
     with pytest.raises(CommitFailed, match="not part of an active group"):
         consumer.commit_sync({TP0: OffsetAndMetadata(1)})
-    poll_until(consumer, lambda: len(events.heard) == 3)
+    poll_until([consumer], lambda: len(events.heard) == 3)
     assert events.heard[1:] == [("lost", [TP0]), ("assigned", [TP0])]
 
 
@@ -169,9 +146,9 @@ def test_a_silent_coordinator_is_looked_for_anew() -> None:
     consumer = joined(group, session_timeout_ms=10_000)
     group.silent.add(ApiKey.HEARTBEAT)
     group.coordinator = 1
-    poll_until(consumer, lambda: len(group.sent(ApiKey.FIND_COORDINATOR)) == 2, 700)
+    poll_until([consumer], lambda: len(group.sent(ApiKey.FIND_COORDINATOR)) == 2, 700)
     group.silent.clear()
-    poll_until(consumer, lambda: group.sent(ApiKey.HEARTBEAT)[-1].connection_id == "1")
+    poll_until([consumer], lambda: group.sent(ApiKey.HEARTBEAT)[-1].connection_id == "1")
     assert group.generation == 1, "a member stays one while it looks"
 
 
@@ -183,7 +160,7 @@ def test_a_lost_connection_fails_what_was_on_it() -> None:
     consumer.commit_async({TP0: OffsetAndMetadata(1)}, lambda offsets, error: outcomes.append(error))
     consumer.poll(40)
     group.group_selector.disconnect("0")
-    poll_until(consumer, lambda: outcomes)
+    poll_until([consumer], lambda: outcomes)
     assert isinstance(outcomes[0], RetriableCommitFailed)
     group.silent.clear()
     consumer.commit_sync({TP0: OffsetAndMetadata(2, "again")})
@@ -194,20 +171,20 @@ def test_commits_by_itself_every_interval_and_before_a_rebalance_and_at_the_end(
     group = ScriptedGroup({"t": [0]})
     group.cluster.logs["t", 0] = batch(0, [b"a", b"b", b"c", b"d"])
     consumer = joined(group, max_poll_records=1, auto_commit_interval_ms=5_000)
-    poll_until(consumer, lambda: consumer.assignment() and consumer.position(TP0) == 1)
+    poll_until([consumer], lambda: consumer.assignment() and consumer.position(TP0) == 1)
     assert not group.committed
     group.cluster.clock.advance(5_000)
     assert len(consumer.poll(20)) == 1
     consumer.pause([TP0])
-    poll_until(consumer, lambda: group.committed)
+    poll_until([consumer], lambda: group.committed)
     assert group.committed["t", 0][0] == 1, "what the poll before had returned"
     consumer.resume([TP0])
-    poll_until(consumer, lambda: consumer.position(TP0) == 3)
+    poll_until([consumer], lambda: consumer.position(TP0) == 3)
     consumer.enforce_rebalance("mine")
-    poll_until(consumer, lambda: consumer.group_metadata().generation_id == 2)
+    poll_until([consumer], lambda: consumer.group_metadata().generation_id == 2)
     assert group.committed["t", 0][0] == 3
     assert group.sent(ApiKey.JOIN_GROUP)[-1].body.reason == "mine"
-    poll_until(consumer, lambda: consumer.assignment() and consumer.position(TP0) == 4)
+    poll_until([consumer], lambda: consumer.assignment() and consumer.position(TP0) == 4)
     consumer.close()
     assert group.committed["t", 0][0] == 4
 
@@ -219,7 +196,7 @@ def test_a_consumer_that_an_exception_ends_commits_nothing_more_and_leaves() -> 
 
     def work() -> None:
         with joined(group, events, max_poll_records=1) as consumer:
-            poll_until(consumer, lambda: consumer.assignment() and consumer.position(TP0) == 1)
+            poll_until([consumer], lambda: consumer.assignment() and consumer.position(TP0) == 1)
             consumer.commit_async(callback=lambda offsets, error: committed.append((offsets[TP0].offset, error)))
             consumer.poll(1_000)
             assert consumer.position(TP0) == 2
@@ -256,7 +233,7 @@ def test_commits_that_cannot_be_tell_why(error: ErrorCode, expected: type[Except
         ErrorCode.UNKNOWN_MEMBER_ID,
     }
     if is_rejoining:
-        poll_until(consumer, lambda: consumer.group_metadata().generation_id == 2)
+        poll_until([consumer], lambda: consumer.group_metadata().generation_id == 2)
     consumer.commit_sync({TP0: OffsetAndMetadata(1)})
     assert group.generation == 1 + is_rejoining
 
@@ -292,7 +269,7 @@ def test_wakeup_ends_one_call_and_the_join_goes_on() -> None:
     consumer.wakeup()
     with pytest.raises(WokenUp):
         consumer.poll(10_000)
-    poll_until(consumer, lambda: consumer.assignment() == {TP0})
+    poll_until([consumer], lambda: consumer.assignment() == {TP0})
     assert group.generation == 1
 
 
@@ -300,12 +277,12 @@ def test_topics_that_grow_or_match_are_joined_for() -> None:
     group = ScriptedGroup({"t": [0]})
     consumer = group.consumer(metadata_max_age_ms=1_000)
     consumer.subscribe(pattern="t.*")
-    poll_until(consumer, lambda: consumer.assignment() == {TP0})
+    poll_until([consumer], lambda: consumer.assignment() == {TP0})
     group.cluster.topics["t"] = [0, 0]
     group.cluster.topics["two"] = [0]
     group.cluster.topics["other"] = [0]
     consumer._client.metadata.request_update()
-    poll_until(consumer, lambda: consumer.assignment() == {TP0, TP1, TopicPartition("two", 0)})
+    poll_until([consumer], lambda: consumer.assignment() == {TP0, TP1, TopicPartition("two", 0)})
     assert consumer.subscription() == {"t", "two"}
 
 
@@ -318,7 +295,7 @@ def test_a_committed_offset_from_before_a_rebalance_is_not_begun_at() -> None:
         consumer.poll(0)  # the answer has come, and nobody has looked at it
     consumer.enforce_rebalance()
     group.committed["t", 0] = (50, -1, "")  # by another one, who owned the partition in between
-    poll_until(consumer, lambda: consumer.group_metadata().generation_id == 2)
+    poll_until([consumer], lambda: consumer.group_metadata().generation_id == 2)
     assert consumer.position(TP0) == 50
 
 
@@ -327,7 +304,7 @@ def test_who_leaves_in_a_rebalance_commits_what_was_read_in_it() -> None:
     group.cluster.logs["t", 0] = batch(0, [b"a", b"b"])
     events = Events()
     consumer = joined(group, events, partition_assignment_strategy=["cooperative-sticky"], max_poll_records=1)
-    poll_until(consumer, lambda: consumer.position(TP0) == 1)
+    poll_until([consumer], lambda: consumer.position(TP0) == 1)
     consumer.enforce_rebalance()
     while len(group.sent(ApiKey.JOIN_GROUP)) < 3:
         consumer.poll(0)
@@ -368,7 +345,7 @@ def test_an_assignor_that_fails_does_not_keep_the_assignment_from_being_taken_ov
     consumer = ScriptedGroup({"t": [0]}).consumer(partition_assignment_strategy=[Failing()])
     consumer.subscribe(["t"])
     with pytest.raises(ZeroDivisionError):
-        poll_until(consumer, lambda: False)
+        poll_until([consumer], lambda: False)
     assert consumer.assignment() == {TP0}
 
 

@@ -12,9 +12,8 @@ from barnabas.clients.producer.producer_record import ProducerRecord, RecordMeta
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
-from barnabas.records.encoded_batch import EncodedBatch
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.record_batch import ATTRIBUTES_POSITION, CRC_POSITION, RecordBatch
+from barnabas.records.record_batch import ATTRIBUTES_POSITION, CRC_POSITION, EncodedBatch, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 
 TP = TopicPartition("topic", 3)

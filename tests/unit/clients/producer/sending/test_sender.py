@@ -2,121 +2,18 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
 
 from barnabas.clients.errors import ClientClosed, ClientTimeout
-from barnabas.clients.metadata.cluster_metadata import ClusterMetadata, MetadataConfig
-from barnabas.clients.metadata.metadata_updater import ClusterMetadataUpdater
-from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
-from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.batches.producer_batch import ProducerBatch
-from barnabas.clients.producer.batches.sequence_numbers import SequenceNumbers
-from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.producer_record import ProducerRecord
-from barnabas.clients.producer.sending.sender import Sender
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
-from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.records.record_batch import RecordBatch
-from barnabas.rpc.network_client import NetworkClient
-from barnabas.rpc.network_client_config import NetworkClientConfig
-from barnabas.rpc.node import Node
-from tests.support.client_metadata import metadata_response
-from tests.support.mock_clock import MockClock
-from tests.support.scripted_selector import ScriptedSelector, SentRequest, all_versions
-
-
-class Setting:
-    """A sender whose metadata requests are answered; produce requests wait in `selector.sent`."""
-
-    def __init__(self, leaders: Any = (0,), brokers: int = 1, **config: Any) -> None:
-        self.config = ProducerConfig(**config)
-        self.clock = MockClock()
-        self.selector = ScriptedSelector(self.clock)
-        self.selector.responder = self.respond
-        self.leaders = leaders
-        self.brokers = brokers
-        self.metadata_requests = 0
-        self.producer_ids = 0
-        self.producer_id_error = 0
-        self.metadata = ClusterMetadata([Node(-1, "boot", 1)], MetadataConfig())
-        updater = ClusterMetadataUpdater(self.metadata)
-        self.client = NetworkClient(
-            self.selector,
-            updater,
-            NetworkClientConfig(max_in_flight=self.config.max_in_flight_requests_per_connection),
-            self.clock,
-            resolve=lambda host, port: (host,),
-        )
-        sequences = SequenceNumbers() if self.config.is_idempotent else None
-        self.accumulator = RecordAccumulator(self.config, BufferPool(1 << 25), Random(1), sequences)
-        self.sender = Sender(self.client, self.metadata, self.accumulator, self.config, sequences)
-        self.metadata.add_topic("t", 0)
-        self.turns(8)
-
-    def respond(self, request: SentRequest) -> Any:
-        if request.header.api_key == ApiKey.API_VERSIONS:
-            return all_versions(MetadataRequest, ProduceRequest, InitProducerIdRequest)
-        if request.header.api_key == ApiKey.METADATA:
-            self.metadata_requests += 1
-            return metadata_response({"t": self.leaders}, self.brokers, epoch=self.metadata_requests)
-        if request.header.api_key == ApiKey.INIT_PRODUCER_ID:
-            self.producer_ids += 1
-            return InitProducerIdResponse(
-                error_code=self.producer_id_error, producer_id=100 + self.producer_ids, producer_epoch=0
-            )
-        return None
-
-    def turns(self, count: int = 4) -> None:
-        for _ in range(count):
-            self.sender.run_once()
-
-    def append(self, value: bytes = b"v", partition: int = 0) -> Any:
-        return self.accumulator.append(
-            "t",
-            partition,
-            ProducerRecord(1, None, value, (), len(value) + 32),
-            self.metadata.cluster,
-            max_block_ms=0,
-            now=self.client.now_ms,
-        )[0]
-
-    def answer_each(self, errors: dict[int, ErrorCode]) -> None:
-        """Answer the oldest request, with the errors of some partitions."""
-        request = self.selector.take()
-        answers = [
-            ProduceResponse.PartitionProduceResponse(index=data.index, error_code=int(errors.get(data.index, 0)))
-            for data in request.body.topic_data[0].partition_data
-        ]
-        topic = ProduceResponse.TopicProduceResponse(name="t", partition_responses=answers)
-        self.selector.answer(request, ProduceResponse(responses=[topic]))
-        self.turns(3)
-
-    def answer(
-        self, error: ErrorCode = ErrorCode.NONE, base_offset: int = 0, message: str | None = None, **more: Any
-    ) -> SentRequest:
-        request = self.selector.take()
-        assert request.header.api_key == ApiKey.PRODUCE
-        responses = [
-            ProduceResponse.TopicProduceResponse(
-                name=topic.name,
-                partition_responses=[
-                    ProduceResponse.PartitionProduceResponse(
-                        index=data.index, error_code=int(error), base_offset=base_offset, error_message=message, **more
-                    )
-                    for data in topic.partition_data
-                ],
-            )
-            for topic in request.body.topic_data
-        ]
-        self.selector.answer(request, ProduceResponse(responses=responses))
-        self.turns(3)
-        return request
+from tests.support.scripted_selector import SentRequest
+from tests.unit.clients.producer.producer_harness import SenderSetting
 
 
 def batches_of(request: SentRequest) -> list[RecordBatch]:
@@ -132,7 +29,7 @@ def batch_of(request: SentRequest, partition: int = 0) -> RecordBatch:
 
 
 def test_sends_and_completes() -> None:
-    setting = Setting()
+    setting = SenderSetting()
     futures = [setting.append(), setting.append()]
     setting.turns()
     request = setting.answer(base_offset=70)
@@ -142,7 +39,7 @@ def test_sends_and_completes() -> None:
 
 
 def test_batches_of_a_node_travel_together() -> None:
-    setting = Setting(leaders=(0, 1, 0), brokers=2)
+    setting = SenderSetting(leaders=(0, 1, 0), brokers=2)
     for partition in range(3):
         setting.append(partition=partition)
     setting.turns(8)
@@ -154,14 +51,14 @@ def test_batches_of_a_node_travel_together() -> None:
 
 
 def test_acks_0_completes_when_sent() -> None:
-    setting = Setting(acks=0)
+    setting = SenderSetting(acks=0)
     future = setting.append()
     setting.turns()
     assert future.result(0).offset == -1
 
 
 def test_retries_after_a_wait_with_fresh_metadata() -> None:
-    setting = Setting()
+    setting = SenderSetting()
     future = setting.append()
     setting.turns()
     before = setting.metadata_requests
@@ -174,7 +71,7 @@ def test_retries_after_a_wait_with_fresh_metadata() -> None:
     assert future.result(0).offset == 5
 
 
-def not_the_leader(setting: Setting, leader: tuple[int, int]) -> ProduceResponse:
+def not_the_leader(setting: SenderSetting, leader: tuple[int, int]) -> ProduceResponse:
     """The answer of a broker that names the current leader, and its address."""
     partition = ProduceResponse.PartitionProduceResponse(
         index=0,
@@ -187,7 +84,7 @@ def not_the_leader(setting: Setting, leader: tuple[int, int]) -> ProduceResponse
 
 
 def test_a_leader_that_the_answer_names_gets_the_retry_at_once() -> None:
-    setting = Setting()
+    setting = SenderSetting()
     future = setting.append()
     setting.turns()
     epoch = setting.metadata_requests
@@ -206,7 +103,7 @@ def test_a_leader_that_the_answer_names_gets_the_retry_at_once() -> None:
 
 
 def test_a_leader_of_an_old_epoch_does_not_save_the_retry_its_wait() -> None:
-    setting = Setting()
+    setting = SenderSetting()
     setting.append()
     setting.turns()
     setting.selector.answer(setting.selector.take(), not_the_leader(setting, (1, setting.metadata_requests)))
@@ -216,7 +113,7 @@ def test_a_leader_of_an_old_epoch_does_not_save_the_retry_its_wait() -> None:
 
 
 def test_each_new_leader_saves_one_wait_only() -> None:
-    setting = Setting()
+    setting = SenderSetting()
     setting.append()
     setting.turns()
     epoch = setting.metadata_requests + 1
@@ -235,7 +132,7 @@ def test_each_new_leader_saves_one_wait_only() -> None:
     ],
 )
 def test_fatal_errors_fail(error: ErrorCode, text: str | None) -> None:
-    setting = Setting()
+    setting = SenderSetting()
     future = setting.append()
     setting.turns()
     setting.answer(error, message=text)
@@ -246,7 +143,7 @@ def test_fatal_errors_fail(error: ErrorCode, text: str | None) -> None:
 
 
 def test_attempts_are_limited() -> None:
-    setting = Setting(retries=1)
+    setting = SenderSetting(retries=1)
     future = setting.append()
     setting.turns()
     setting.answer(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -257,7 +154,7 @@ def test_attempts_are_limited() -> None:
 
 
 def test_record_errors_name_the_record() -> None:
-    setting = Setting()
+    setting = SenderSetting()
     futures = [setting.append() for _ in range(2)]
     setting.turns()
     entry = ProduceResponse.BatchIndexAndErrorMessage(1, "null key")
@@ -269,7 +166,7 @@ def test_record_errors_name_the_record() -> None:
 
 
 def test_a_batch_that_is_too_large_is_split_and_a_single_record_fails() -> None:
-    setting = Setting(batch_size=4000)
+    setting = SenderSetting(batch_size=4000)
     futures = [setting.append(b"x" * 900) for _ in range(4)]
     setting.turns()
     setting.answer(ErrorCode.MESSAGE_TOO_LARGE)
@@ -286,7 +183,7 @@ def test_a_batch_that_is_too_large_is_split_and_a_single_record_fails() -> None:
 
 @pytest.mark.parametrize("how", ["lost connection", "broker's timeout", "fewer replicas"])
 def test_a_batch_that_may_be_stored_is_not_split(how: str) -> None:
-    setting = Setting(batch_size=4000, retry_backoff_ms=1, reconnect_backoff_ms=1)
+    setting = SenderSetting(batch_size=4000, retry_backoff_ms=1, reconnect_backoff_ms=1)
     futures = [setting.append(b"x" * 900) for _ in range(4)]
     setting.turns()
     if how == "lost connection":
@@ -316,7 +213,7 @@ def test_a_batch_that_may_be_stored_is_not_split(how: str) -> None:
 
 
 def test_a_batch_that_was_refused_by_its_number_may_be_split() -> None:
-    setting = Setting(batch_size=4000, retry_backoff_ms=1)
+    setting = SenderSetting(batch_size=4000, retry_backoff_ms=1)
     first = setting.append()
     setting.turns()
     setting.answer()
@@ -334,7 +231,7 @@ def test_a_batch_that_was_refused_by_its_number_may_be_split() -> None:
 
 
 def test_without_sequence_numbers_a_batch_is_split_in_any_case() -> None:
-    setting = Setting(batch_size=4000, retry_backoff_ms=1, enable_idempotence=False)
+    setting = SenderSetting(batch_size=4000, retry_backoff_ms=1, enable_idempotence=False)
     futures = [setting.append(b"x" * 900) for _ in range(4)]
     setting.turns()
     for error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.MESSAGE_TOO_LARGE):
@@ -348,7 +245,7 @@ def test_without_sequence_numbers_a_batch_is_split_in_any_case() -> None:
 
 
 def test_a_lost_connection_is_retried_and_finally_times_out() -> None:
-    setting = Setting(delivery_timeout_ms=30_000)
+    setting = SenderSetting(delivery_timeout_ms=30_000)
     future = setting.append()
     setting.turns()
     setting.selector.take()
@@ -363,7 +260,7 @@ def test_a_lost_connection_is_retried_and_finally_times_out() -> None:
 
 
 def test_an_answer_after_expiry_changes_nothing() -> None:
-    setting = Setting(delivery_timeout_ms=30_000, request_timeout_ms=30_000)
+    setting = SenderSetting(delivery_timeout_ms=30_000, request_timeout_ms=30_000)
     future = setting.append()
     setting.turns()
     setting.clock.advance(30_000)
@@ -375,11 +272,11 @@ def test_an_answer_after_expiry_changes_nothing() -> None:
 
 
 def test_the_poll_waits_no_longer_than_the_linger_and_the_first_expiry() -> None:
-    setting = Setting(linger_ms=40)
+    setting = SenderSetting(linger_ms=40)
     setting.append()
     setting.turns(1)
     assert setting.selector.last_timeout_ms == 40
-    idle = Setting(delivery_timeout_ms=30_500, request_timeout_ms=30_000)
+    idle = SenderSetting(delivery_timeout_ms=30_500, request_timeout_ms=30_000)
     idle.append()
     idle.turns()
     idle.clock.advance(29_000)
@@ -388,7 +285,7 @@ def test_the_poll_waits_no_longer_than_the_linger_and_the_first_expiry() -> None
 
 
 def test_one_in_flight_keeps_the_order_and_the_partition_goes_on_after_any_outcome() -> None:
-    setting = Setting(max_in_flight_requests_per_connection=1, batch_size=0)
+    setting = SenderSetting(max_in_flight_requests_per_connection=1, batch_size=0)
     futures = [setting.append(b"%d" % i) for i in range(3)]
     setting.turns()
     assert len(setting.selector.sent) == 1
@@ -405,7 +302,7 @@ def test_one_in_flight_keeps_the_order_and_the_partition_goes_on_after_any_outco
 
 
 def test_an_unknown_leader_only_asks_for_metadata() -> None:
-    setting = Setting(leaders=(-1,))
+    setting = SenderSetting(leaders=(-1,))
     setting.append()
     before = setting.metadata_requests
     for _ in range(3):
@@ -421,7 +318,7 @@ def test_an_unknown_leader_only_asks_for_metadata() -> None:
 
 @pytest.mark.interpreted
 def test_the_loop_survives_an_exception_and_closing_sends_what_is_left() -> None:
-    setting = Setting(linger_ms=60_000, delivery_timeout_ms=120_000)
+    setting = SenderSetting(linger_ms=60_000, delivery_timeout_ms=120_000)
     future = setting.append()
     polls = 0
     real_poll = setting.client.poll
@@ -444,7 +341,7 @@ def test_the_loop_survives_an_exception_and_closing_sends_what_is_left() -> None
 
 @pytest.mark.interpreted
 def test_what_cannot_be_encoded_or_sent_fails_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = Setting(max_in_flight_requests_per_connection=1)
+    setting = SenderSetting(max_in_flight_requests_per_connection=1)
     with monkeypatch.context() as patch:
         patch.setattr(ProducerBatch, "close", lambda batch: 1 / 0)
         future = setting.append()
@@ -463,7 +360,7 @@ def test_what_cannot_be_encoded_or_sent_fails_and_the_rest_goes_on(monkeypatch: 
 
 
 def test_forced_closing_fails_what_is_left() -> None:
-    setting = Setting()
+    setting = SenderSetting()
     future = setting.append()
     setting.sender.force_close()
     setting.sender.run()
@@ -474,7 +371,7 @@ def test_forced_closing_fails_what_is_left() -> None:
 
 
 def test_batches_are_numbered_after_a_producer_id_was_fetched() -> None:
-    setting = Setting(enable_idempotence=True, batch_size=0)
+    setting = SenderSetting(enable_idempotence=True, batch_size=0)
     for _ in range(3):
         setting.append()
     setting.turns(8)
@@ -485,7 +382,7 @@ def test_batches_are_numbered_after_a_producer_id_was_fetched() -> None:
 
 
 def test_out_of_order_batches_are_retried_in_sequence() -> None:
-    setting = Setting(enable_idempotence=True, batch_size=0)
+    setting = SenderSetting(enable_idempotence=True, batch_size=0)
     setting.append()
     setting.turns(8)
     setting.answer(base_offset=0)
@@ -506,7 +403,7 @@ def test_out_of_order_batches_are_retried_in_sequence() -> None:
 
 
 def test_the_first_batch_of_a_partition_goes_alone_then_five_are_in_flight() -> None:
-    setting = Setting(batch_size=0, max_in_flight_requests_per_connection=5)
+    setting = SenderSetting(batch_size=0, max_in_flight_requests_per_connection=5)
     for _ in range(8):
         setting.append()
     setting.turns(8)
@@ -517,7 +414,7 @@ def test_the_first_batch_of_a_partition_goes_alone_then_five_are_in_flight() -> 
 
 
 def test_after_a_lost_batch_the_epoch_rises_and_the_partition_begins_again_from_0() -> None:
-    setting = Setting(leaders=(0, 0), batch_size=0)
+    setting = SenderSetting(leaders=(0, 0), batch_size=0)
     for partition in (0, 1):
         setting.append(partition=partition)
     setting.turns(8)
@@ -548,7 +445,7 @@ def test_after_a_lost_batch_the_epoch_rises_and_the_partition_begins_again_from_
 
 
 def test_an_unknown_fate_is_resolved_with_the_old_numbers() -> None:
-    setting = Setting(batch_size=0)
+    setting = SenderSetting(batch_size=0)
     setting.append()
     setting.turns(8)
     setting.answer(base_offset=0)
@@ -569,7 +466,7 @@ def test_an_unknown_fate_is_resolved_with_the_old_numbers() -> None:
 
 
 def test_an_expired_batch_is_a_gap_until_a_later_one_is_acknowledged() -> None:
-    setting = Setting(batch_size=0, request_timeout_ms=30_000, delivery_timeout_ms=30_000)
+    setting = SenderSetting(batch_size=0, request_timeout_ms=30_000, delivery_timeout_ms=30_000)
     setting.append()
     setting.turns(8)
     setting.answer(base_offset=0)
@@ -594,7 +491,7 @@ def test_an_expired_batch_is_a_gap_until_a_later_one_is_acknowledged() -> None:
 
 
 def test_the_poll_does_not_wait_when_an_expired_batch_held_up_the_next_one() -> None:
-    setting = Setting(batch_size=0, request_timeout_ms=30_000, delivery_timeout_ms=30_000)
+    setting = SenderSetting(batch_size=0, request_timeout_ms=30_000, delivery_timeout_ms=30_000)
     setting.append()
     setting.turns(8)
     setting.selector.sent.clear()
@@ -610,7 +507,7 @@ def test_the_poll_does_not_wait_when_an_expired_batch_held_up_the_next_one() -> 
 
 
 def test_behind_the_last_epoch_comes_a_new_producer_id() -> None:
-    setting = Setting(batch_size=0)
+    setting = SenderSetting(batch_size=0)
     assert setting.sender._sequences is not None
     setting.sender._sequences.set_producer_id(101, 32_767)
     lost = setting.append()
@@ -625,7 +522,7 @@ def test_behind_the_last_epoch_comes_a_new_producer_id() -> None:
 
 def test_a_new_producer_id_waits_for_the_requests_under_the_old_one() -> None:
     """Nothing fences them: the broker could store an expired batch behind those of the new id."""
-    setting = Setting(leaders=(0, 1), brokers=2, batch_size=0, linger_ms=0, delivery_timeout_ms=30_000)
+    setting = SenderSetting(leaders=(0, 1), brokers=2, batch_size=0, linger_ms=0, delivery_timeout_ms=30_000)
     assert setting.sender._sequences is not None
     setting.sender._sequences.set_producer_id(101, 32_767)
     for partition in (0, 1):
@@ -655,7 +552,7 @@ def test_a_new_producer_id_waits_for_the_requests_under_the_old_one() -> None:
 
 def test_a_batch_that_a_later_one_has_overtaken_fails() -> None:
     """A broker that has lost the producer's state takes any number first: the order could not be kept."""
-    setting = Setting(batch_size=0)
+    setting = SenderSetting(batch_size=0)
     setting.append()
     setting.turns(8)
     setting.answer(base_offset=0)
@@ -671,7 +568,7 @@ def test_a_batch_that_a_later_one_has_overtaken_fails() -> None:
 
 
 def test_a_duplicate_counts_as_arrived() -> None:
-    setting = Setting(enable_idempotence=True)
+    setting = SenderSetting(enable_idempotence=True)
     future = setting.append()
     setting.turns(8)
     setting.answer(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, base_offset=-1)
@@ -679,7 +576,7 @@ def test_a_duplicate_counts_as_arrived() -> None:
 
 
 def test_without_permission_for_a_producer_id_records_fail() -> None:
-    setting = Setting(enable_idempotence=True)
+    setting = SenderSetting(enable_idempotence=True)
     setting.producer_id_error = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     setting.clock.advance(1_000)
     sequences = setting.sender._sequences

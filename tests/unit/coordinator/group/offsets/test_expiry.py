@@ -9,8 +9,7 @@ from barnabas.coordinator.group.committed_offsets import NewOffset
 from barnabas.coordinator.group.offsets_topic import GROUP_KIND
 from barnabas.coordinator.runtime.record import version_of
 from barnabas.protocol.errors import ErrorCode
-from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker
-from tests.unit.coordinator.group.offsets.test_service import with_member
+from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker, with_member
 
 RETENTION_MS = 10_000
 

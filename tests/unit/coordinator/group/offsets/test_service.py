@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic.classic_group_member import ClassicMember, MemberTerms
-from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.committed_offsets import NewOffset
 from barnabas.coordinator.group.offsets import offset_service
 from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, FetchedOffset, OffsetFetchTerms, OffsetToCommit
@@ -15,7 +13,7 @@ from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 from barnabas.runtime.lock_order import check_no_lock_held
-from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker
+from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker, with_member
 from tests.unit.replica.replica_harness import ANOTHER, US
 
 NONE = ErrorCode.NONE
@@ -24,19 +22,6 @@ NONE = ErrorCode.NONE
 @pytest.fixture
 def broker() -> GroupBroker:
     return GroupBroker()
-
-
-def with_member(broker: GroupBroker, topics: frozenset[str] | None = frozenset({"read"})) -> str:
-    """A stable group with one member, "m", of generation 1."""
-    with broker.table.locked_or_new(GROUP) as group:
-        membership = group.membership
-        assert isinstance(membership, ClassicGroup)
-        session = membership.members.new_session("m", 10_000)
-        terms = MemberTerms("client", "/host", 1000, 10_000, (("range", b""),))
-        membership.add_member(ClassicMember("m", None, terms, session), "consumer", None)
-        membership.generation, membership.state = 1, ClassicState.STABLE
-        membership.subscribed_topics = topics
-    return "m"
 
 
 def test_a_commit_is_in_the_log_and_can_be_fetched(broker: GroupBroker) -> None:

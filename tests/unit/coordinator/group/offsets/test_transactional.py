@@ -18,8 +18,7 @@ from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.runtime.lock_order import check_no_lock_held
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_environment import LogManagerConfig
-from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker
-from tests.unit.coordinator.group.offsets.test_service import with_member
+from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker, with_member
 from tests.unit.replica.replica_harness import ANOTHER, US
 from tests.unit.storage.log_harness import Broker
 
@@ -143,8 +142,8 @@ def test_only_a_verified_transaction_commits() -> None:
     broker = GroupBroker(Broker(manager_config=LogManagerConfig()))
     assert commit(broker, 7, ("t", 0, 1)) == [[ErrorCode.INVALID_TXN_STATE]]
     assert stable(broker, ("t", 0)) == [-1]
-    verification = broker.log().begin_verification(7, 0, -1)
-    broker.log().end_verification(7, 0, verification)
+    verification = broker.log().producers.begin_verification(7, 0, -1)
+    broker.log().producers.end_verification(7, 0, verification)
     assert commit(broker, 7, ("t", 0, 1)) == [[NONE]]
     assert stable(broker, ("t", 0)) == [UNSTABLE]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -19,46 +19,12 @@ from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatReq
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.client_request import UnsupportedVersion
 from tests.support.consumer_group_coordinator import name_of
-from tests.support.reconciling_group import INTERVAL_MS, ReconcilingGroup, coordinator_of
+from tests.support.reconciling_group import INTERVAL_MS, ReconcilingGroup, coordinator_of, joined, state_of
+from tests.support.scripted_cluster import TP0, TP1, batch
 from tests.support.scripted_selector import all_versions
-from tests.unit.clients.consumer.test_consumer import batch
+from tests.support.simulated_group import Events, poll_until
 
 HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
-TP0, TP1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-class Events(RebalanceListener):
-    def __init__(self) -> None:
-        self.heard: list[tuple[str, list[TopicPartition]]] = []
-
-    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        self.heard.append(("assigned", list(partitions)))
-
-    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        self.heard.append(("revoked", list(partitions)))
-
-    def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        self.heard.append(("lost", list(partitions)))
-
-
-def state_of(consumer: Consumer) -> MemberState:
-    return coordinator_of(consumer)._membership.state
-
-
-def joined(group: ReconcilingGroup, listener: RebalanceListener | None = None, **settings: Any) -> Consumer:
-    consumer = group.consumer(**settings)
-    consumer.subscribe(["t"], listener=listener)
-    poll_until([consumer], lambda: state_of(consumer) is MemberState.STABLE)
-    return consumer
-
-
-def poll_until(consumers: Sequence[Consumer], condition: Callable[[], Any], polls: int = 500) -> None:
-    for _ in range(polls):
-        if condition():
-            return
-        for consumer in consumers:
-            consumer.poll(20)
-    raise AssertionError("it never came to that")
 
 
 def fields_of(body: Any) -> dict[str, Any]:

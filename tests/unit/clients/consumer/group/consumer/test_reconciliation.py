@@ -15,9 +15,9 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.support.consumer_group_coordinator import topic_id
-from tests.support.reconciling_group import INTERVAL_MS, ReconcilingGroup, coordinator_of
-from tests.unit.clients.consumer.group.consumer.test_member import TP0, TP1, Events, joined, poll_until, state_of
-from tests.unit.clients.consumer.test_consumer import batch
+from tests.support.reconciling_group import INTERVAL_MS, ReconcilingGroup, coordinator_of, joined, state_of
+from tests.support.scripted_cluster import TP0, TP1, batch
+from tests.support.simulated_group import Events, poll_until
 
 
 def second_member(group: ReconcilingGroup) -> Consumer:

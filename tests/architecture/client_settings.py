@@ -30,8 +30,8 @@ PRODUCER = KeywordModule(
     ProducerConfig,
     "`Producer`",
     "from collections.abc import Sequence\nfrom typing import Literal\n\n"
-    "from barnabas.clients.producer.partitioning.partition_choice import Partitioner\n"
-    "from barnabas.clients.producer.producer_interceptors import ProducerInterceptor\n"
+    "from barnabas.clients.producer.partition_choice import Partitioner\n"
+    "from barnabas.clients.producer.producer_record import ProducerInterceptor\n"
     "from barnabas.clients.producer.serializers import Serializer\n"
     "from barnabas.clients.settings.client_settings import ClientSettings\n",
 )
@@ -40,7 +40,7 @@ CONSUMER = KeywordModule(
     "`Consumer`",
     "from collections.abc import Sequence\n\n"
     "from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor\n"
-    "from barnabas.clients.consumer.consumer_interceptors import ConsumerInterceptor\n"
+    "from barnabas.clients.consumer.consumer_config import ConsumerInterceptor\n"
     "from barnabas.clients.consumer.deserializers import Deserializer\n"
     "from barnabas.clients.settings.client_settings import ClientSettings\n",
 )

@@ -30,11 +30,10 @@ from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
 from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.batches.deliveries import Deliveries
 from barnabas.clients.producer.batches.producer_batch import ProducerBatch
+from barnabas.clients.producer.batches.sequence_numbers import PartitionSequences, SequenceNumbers
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_record import ProducerRecord, RecordMetadata
 from barnabas.clients.producer.sending.sender import Sender
-from barnabas.clients.producer.sequences.partition_sequences import PartitionSequences
-from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.message import Message
@@ -383,7 +382,7 @@ def _renumber_each_retry(monkeypatch: pytest.MonkeyPatch) -> None:
         allowed = real(sequences, batch)
         if allowed and batch.has_sequence:
             sequences.failed(batch, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
-            sequences.settle()
+            sequences.restart_partitions()
             sequences.number(batch)
         return allowed
 

@@ -26,15 +26,14 @@ from barnabas.clients.errors import TransactionAbortable
 from barnabas.clients.metadata.cluster_metadata import ClusterMetadata, MetadataConfig
 from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
 from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
+from barnabas.clients.producer.batches.sequence_numbers import NO_IDENTITY, ProducerIdentity
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_record import ProducerRecord
 from barnabas.clients.producer.sending.sender import Sender
-from barnabas.clients.producer.sequences.partition_sequences import NO_IDENTITY, ProducerIdentity
-from barnabas.clients.producer.transactions.open_transaction import CurrentTransaction
 from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
-from barnabas.clients.producer.transactions.transaction_states import TransactionManagerState
+from barnabas.clients.producer.transactions.transaction_requests import TransactionalSequences
+from barnabas.clients.producer.transactions.transaction_states import CurrentTransaction, TransactionManagerState
 from barnabas.clients.producer.transactions.transactional_request import EndTransaction
-from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse

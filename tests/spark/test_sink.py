@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.consumer import Consumer
-from barnabas.clients.producer.partitioning.partition_choice import partition_for_key
+from barnabas.clients.producer.partition_choice import partition_for_key
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.spark.known_records import CODECS, write
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 import pyarrow as pa
 import pytest
 
-from barnabas.clients.producer.partitioning.partition_choice import partition_for_key
+from barnabas.clients.producer.partition_choice import partition_for_key
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch import batches
 from barnabas.records.v2.walk import Record

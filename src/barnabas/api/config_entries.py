@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS, find_key
-from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_key import PASSWORD, ConfigKey
-from barnabas.config.dynamic_settings import DYNAMIC_ONLY_KEYS, is_dynamic, synonyms_of
+from barnabas.config.dynamic_settings import DYNAMIC_ONLY_KEYS, BrokerSettings, is_dynamic, synonyms_of
 from barnabas.config.log_config import topic_values
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from barnabas.protocol.codes import ConfigSource

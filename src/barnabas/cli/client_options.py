@@ -1,6 +1,8 @@
-"""The common parts of commands that talk to a broker: the broker's address, and the form of errors.
+"""The common parts of commands that talk to a broker: its address, `--command-config`, and the form of errors.
 
-Used by these commands, on the main thread. No state.
+Used by these commands, on the main thread. `--command-config FILE` names settings of the clients, such as those of TLS
+and SASL. The file is in Kafka's format, so one file serves these commands and Kafka's own tools. Its content waits in
+click's context until the command makes its client. No other state.
 """
 
 from __future__ import annotations
@@ -8,18 +10,90 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import click
 
-from barnabas.cli.command_config import command_config_option, command_settings
+from barnabas.config.config_error import nearest_hint
+from barnabas.config.properties_file import load_properties
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import Admin
     from barnabas.clients.metadata.cluster import PartitionInfo
     from barnabas.clients.producer import Producer
     from barnabas.protocol.topic_partition import TopicPartition
+
+_META = "barnabas.command_config"
+
+
+def _remember(context: click.Context, _parameter: click.Parameter, path: str | None) -> None:
+    if path is not None:
+        try:
+            context.meta[_META] = load_properties(path)
+        except (OSError, ValueError) as error:
+            raise click.BadParameter(str(error)) from error
+
+
+command_config_option = click.option(
+    "--command-config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    expose_value=False,
+    callback=_remember,
+    envvar="BARNABAS_COMMAND_CONFIG",
+    help="A properties file with settings of the client, such as security.protocol. Other options win over it.",
+)
+
+
+def command_settings(config_class: type[Any]) -> dict[str, Any]:
+    """Return the settings of the command's file that this kind of client has; none without a file.
+
+    Raises ValueError for a setting that no client has, and for a value of the wrong type.
+    """
+    context = click.get_current_context(silent=True)
+    properties = {} if context is None else context.meta.get(_META, {})
+    if not properties:
+        return {}
+    from barnabas.clients.consumer import ConsumerConfig
+    from barnabas.clients.producer import ProducerConfig
+    from barnabas.clients.settings.notation import settings_of
+
+    known = {each.kafka_name: each for each in settings_of(config_class)}
+    of_others = {each.kafka_name for other in (ProducerConfig, ConsumerConfig) for each in settings_of(other)}
+    settings = {}
+    for name, text in properties.items():
+        if name in known:
+            settings[known[name].name] = parsed_value(name, known[name].type, text, "--command-config")
+        elif name not in of_others:
+            # Never the value: it may be a password under a misspelt name.
+            raise ValueError(f"--command-config: clients have no setting {name!r}{nearest_hint(name, known)}")
+    return settings
+
+
+def parsed_value(name: str, kind: str, text: str, option: str) -> object:
+    """Return the value of a setting by the annotation of its field. Raises ValueError; `option` is named in it."""
+    if "None" in kind and text == "none" and "str" not in kind:
+        return None
+    if "bool" in kind:
+        if text not in {"true", "false"}:
+            raise ValueError(f"{option}: {name} takes true or false, not {text!r}")
+        return text == "true"
+    if "int" in kind:
+        try:
+            return int(text)
+        except ValueError:
+            if "Literal" in kind:
+                return text
+            raise ValueError(f"{option}: {name} takes a whole number, not {text!r}") from None
+    if "float" in kind:
+        try:
+            return float(text)
+        except ValueError:
+            raise ValueError(f"{option}: {name} takes a number, not {text!r}") from None
+    return [each.strip() for each in text.split(",")] if kind.startswith("Sequence") else text
+
 
 BOOTSTRAP_TIMEOUT_MS = 3_000
 """The time in which a command must reach a first broker, long enough for a broker that is just starting."""
@@ -126,15 +200,31 @@ class _WaitingLines(logging.Handler):
         click.echo(f"barnabas: {line[:1].lower()}{line[1:]}", err=True)
 
 
-def open_admin(bootstrap_servers: str, timeout_seconds: float) -> Admin:
-    """Return an admin client, to be used in a `with` statement. Raises ValueError for a wrong `--command-config`."""
-    from barnabas.clients.admin import Admin
-    from barnabas.clients.settings.client_config import ClientConfig
+Connect: TypeAlias = Callable[[], AbstractContextManager["Admin"]]
+"""What opens the admin client of a command, in a `with` statement whose errors are those of `friendly_errors`."""
 
-    timeout_ms = int(timeout_seconds * 1000)
-    timeouts = {"request_timeout_ms": timeout_ms, "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS}
-    config = ClientConfig(**{**command_settings(ClientConfig), **timeouts})
-    return Admin(bootstrap_servers, timeout_ms=timeout_ms, config=config)
+
+def admin_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options by which a command finds its brokers and bounds its calls, and pass it `connect`, a Connect."""
+
+    @wraps(command)
+    def run(*context: click.Context, bootstrap_servers: str, timeout_seconds: float, **given: Any) -> Any:
+        return command(*context, connect=partial(_connect, bootstrap_servers, timeout_seconds), **given)
+
+    return bootstrap_option(timeout_option(run))
+
+
+@contextmanager
+def _connect(bootstrap_servers: str, timeout_seconds: float) -> Iterator[Admin]:
+    with friendly_errors(bootstrap_servers):
+        from barnabas.clients.admin import Admin
+        from barnabas.clients.settings.client_config import ClientConfig
+
+        timeout_ms = int(timeout_seconds * 1000)
+        timeouts = {"request_timeout_ms": timeout_ms, "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS}
+        config = ClientConfig(**{**command_settings(ClientConfig), **timeouts})
+        with Admin(bootstrap_servers, timeout_ms=timeout_ms, config=config) as admin:
+            yield admin
 
 
 def partitions_of(admin: Admin, topics: tuple[str, ...], indexes: tuple[int, ...]) -> list[TopicPartition]:

@@ -6,13 +6,12 @@ Runs on the main thread. Prints one setting on each line, tab-separated, on a te
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
-from barnabas.cli.option_types import NUMBER
+from barnabas.cli.client_options import Connect, admin_options
+from barnabas.cli.option_types import NUMBER, option_stack
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import ConfigChange, ConfigResource
@@ -27,23 +26,12 @@ def configs() -> None:
     """Show and change settings of topics and brokers."""
 
 
-_C = TypeVar("_C", bound=Callable[..., Any])
-
-
-def _resource_options(command: _C) -> _C:
-    # click applies decorators from the last to the first. Reversed, the help shows the options in this order.
-    for option in reversed(
-        (
-            click.option("-t", "--topic", metavar="NAME", help="A topic's settings."),
-            click.option("--broker", type=NUMBER, metavar="ID", help="A broker's settings."),
-            click.option(
-                "--all-brokers", is_flag=True, help="Settings of all brokers that have no value of their own."
-            ),
-            click.option("--loggers", type=NUMBER, metavar="ID", help="The log levels of a broker."),
-        )
-    ):
-        command = option(command)
-    return command
+_resource_options = option_stack(
+    click.option("-t", "--topic", metavar="NAME", help="A topic's settings."),
+    click.option("--broker", type=NUMBER, metavar="ID", help="A broker's settings."),
+    click.option("--all-brokers", is_flag=True, help="Settings of all brokers that have no value of their own."),
+    click.option("--loggers", type=NUMBER, metavar="ID", help="The log levels of a broker."),
+)
 
 
 def _resource(topic: str | None, broker: int | None, all_brokers: bool, loggers: int | None) -> ConfigResource:
@@ -70,16 +58,9 @@ validate_option = click.option("--validate-only", is_flag=True, help="Check the 
 @configs.command()
 @click.argument("names", metavar="[SETTING...]", nargs=-1)
 @_resource_options
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.option("--all", "show_all", is_flag=True, help="Show settings at their defaults too.")
-def get(
-    names: tuple[str, ...],
-    bootstrap_servers: str,
-    timeout_seconds: float,
-    show_all: bool,
-    **whose: Any,
-) -> None:
+def get(names: tuple[str, ...], connect: Connect, show_all: bool, **whose: Any) -> None:
     """Show settings, each with the source of its value: the named ones, or all that were set.
 
     \b
@@ -94,7 +75,7 @@ def get(
     resource = _resource(**whose)
     # A topic's own settings are those of the topic alone: the broker's would be the same for every topic.
     own = {ConfigSource.TOPIC} if whose["topic"] is not None else set(ConfigSource) - {ConfigSource.DEFAULT}
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         entries = admin.describe_configs(resource, names or None)
         unknown = [name for name in names if name not in entries]
         if unknown:
@@ -109,16 +90,9 @@ def get(
 @configs.command("set")
 @click.argument("changes", metavar="SETTING=VALUE...", nargs=-1, required=True)
 @_resource_options
-@bootstrap_option
-@timeout_option
+@admin_options
 @validate_option
-def set_(
-    changes: tuple[str, ...],
-    bootstrap_servers: str,
-    timeout_seconds: float,
-    validate_only: bool,
-    **whose: Any,
-) -> None:
+def set_(changes: tuple[str, ...], connect: Connect, validate_only: bool, **whose: Any) -> None:
     """Change settings, with immediate effect. SETTING+=ITEM adds to a list, SETTING-=ITEM removes from one.
 
     \b
@@ -126,22 +100,15 @@ def set_(
         barnabas configs set --all-brokers num.io.threads=16
         barnabas configs set --loggers 0 barnabas.network.processor=DEBUG
     """
-    _change(_resource(**whose), [_parsed(text) for text in changes], bootstrap_servers, timeout_seconds, validate_only)
+    _change(_resource(**whose), [_parsed(text) for text in changes], connect, validate_only)
 
 
 @configs.command()
 @click.argument("names", metavar="SETTING...", nargs=-1, required=True)
 @_resource_options
-@bootstrap_option
-@timeout_option
+@admin_options
 @validate_option
-def unset(
-    names: tuple[str, ...],
-    bootstrap_servers: str,
-    timeout_seconds: float,
-    validate_only: bool,
-    **whose: Any,
-) -> None:
+def unset(names: tuple[str, ...], connect: Connect, validate_only: bool, **whose: Any) -> None:
     """Remove settings, so that their defaults apply again.
 
     \b
@@ -150,7 +117,7 @@ def unset(
     from barnabas.clients.admin import ConfigChange, ConfigOperation
 
     changes = [ConfigChange(name, ConfigOperation.DELETE) for name in names]
-    _change(_resource(**whose), changes, bootstrap_servers, timeout_seconds, validate_only)
+    _change(_resource(**whose), changes, connect, validate_only)
 
 
 def _parsed(text: str) -> ConfigChange:
@@ -164,14 +131,8 @@ def _parsed(text: str) -> ConfigChange:
     return ConfigChange(match["name"], operations[match["operation"]], match["value"])
 
 
-def _change(
-    resource: ConfigResource,
-    changes: list[ConfigChange],
-    bootstrap_servers: str,
-    timeout_seconds: float,
-    validate_only: bool,
-) -> None:
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+def _change(resource: ConfigResource, changes: list[ConfigChange], connect: Connect, validate_only: bool) -> None:
+    with connect() as admin:
         admin.incremental_alter_configs(resource, changes, validate_only=validate_only)
         click.echo(f"{_shown(resource)} {'could be changed' if validate_only else 'changed'}")
         for change in changes:

@@ -18,7 +18,7 @@ import click
 from barnabas.cli.stop_signals import on_first
 from barnabas.config.broker_config_keys import find_key
 from barnabas.config.config_error import ConfigError
-from barnabas.config.host_and_port import parse_host_and_port
+from barnabas.config.config_key import parse_host_and_port
 from barnabas.config.kafka_config import KafkaConfig, is_known, unknown_setting_message
 from barnabas.config.server_defaults import server_defaults
 from barnabas.config.setting import Settings, setting

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
+from barnabas.cli.client_options import Connect, admin_options
 from barnabas.cli.option_types import NUMBER, OFFSET, utc_time
 from barnabas.cli.tables import print_table
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -34,22 +34,15 @@ def transactions() -> None:
 @click.option("--state", "states", metavar="STATE", multiple=True, help="Only of this state, such as Ongoing.")
 @click.option("--producer-id", "producer_ids", type=OFFSET, multiple=True, help="Only of this producer id.")
 @click.option("--longer-than-ms", type=OFFSET, help="Only those that have been open for longer (Kafka 3.8).")
-@bootstrap_option
-@timeout_option
-def list_(
-    bootstrap_servers: str,
-    timeout_seconds: float,
-    states: tuple[str, ...],
-    producer_ids: tuple[int, ...],
-    longer_than_ms: int | None,
-) -> None:
+@admin_options
+def list_(connect: Connect, states: tuple[str, ...], producer_ids: tuple[int, ...], longer_than_ms: int | None) -> None:
     """List transactional ids, with coordinator, producer id and state.
 
     \b
         barnabas transactions list
         barnabas transactions list --state Ongoing
     """
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         found = admin.list_transactions(states=states, producer_ids=producer_ids, longer_than_ms=longer_than_ms)
     rows = [(each.transactional_id, str(each.coordinator_id), str(each.producer_id), each.state) for each in found]
     print_table(("transactional id", "coordinator", "producer", "state"), rows)
@@ -57,11 +50,10 @@ def list_(
 
 @transactions.command()
 @click.argument("transactional_id")
-@bootstrap_option
-@timeout_option
-def describe(transactional_id: str, bootstrap_servers: str, timeout_seconds: float) -> None:
+@admin_options
+def describe(transactional_id: str, connect: Connect) -> None:
     """Show the state, the start and the partitions of a transactional id."""
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         found = admin.describe_transactions([transactional_id])[transactional_id]
     started = "-" if found.start_time_ms is None else utc_time(found.start_time_ms)
     row = (
@@ -80,14 +72,11 @@ def describe(transactional_id: str, bootstrap_servers: str, timeout_seconds: flo
 @click.argument("topic")
 @click.argument("partition", type=NUMBER)
 @click.option("--broker-id", type=NUMBER, help="Ask this replica instead of the leader.")
-@bootstrap_option
-@timeout_option
-def describe_producers(
-    topic: str, partition: int, broker_id: int | None, bootstrap_servers: str, timeout_seconds: float
-) -> None:
+@admin_options
+def describe_producers(topic: str, partition: int, broker_id: int | None, connect: Connect) -> None:
     """Show the producers that a partition knows, and where their open transactions begin."""
     key = TopicPartition(topic, partition)
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         found = admin.describe_producers([key], broker_id=broker_id)[key]
     rows = [
         (
@@ -116,15 +105,9 @@ def describe_producers(
     metavar="MINUTES",
     help="Show only transactions whose last batch is older: `transaction.max.timeout.ms` of the brokers.",
 )
-@bootstrap_option
-@timeout_option
+@admin_options
 def find_hanging(
-    topic: str | None,
-    partition: int | None,
-    broker_id: int | None,
-    minutes: int,
-    bootstrap_servers: str,
-    timeout_seconds: float,
+    topic: str | None, partition: int | None, broker_id: int | None, minutes: int, connect: Connect
 ) -> None:
     """Find transactions that are open in a partition, and that no coordinator will end.
 
@@ -141,7 +124,7 @@ def find_hanging(
     if topic is None and partition is not None:
         raise click.UsageError("--partition needs --topic")
     search = _HangingSearch(topic, partition, broker_id, minutes * _MINUTE_MS)
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         found = _hanging_transactions(admin, search, int(time.time() * 1000))
     rows = [
         (
@@ -164,9 +147,8 @@ def find_hanging(
 @click.argument("topic")
 @click.argument("partition", type=NUMBER)
 @click.option("--start-offset", type=OFFSET, required=True, help="Where the transaction begins: `describe-producers`.")
-@bootstrap_option
-@timeout_option
-def abort(topic: str, partition: int, start_offset: int, bootstrap_servers: str, timeout_seconds: float) -> None:
+@admin_options
+def abort(topic: str, partition: int, start_offset: int, connect: Connect) -> None:
     """Abort a transaction in one partition, without its coordinator.
 
     Only for a transaction that hangs: one that its coordinator no longer knows. Readers of committed records see
@@ -177,7 +159,7 @@ def abort(topic: str, partition: int, start_offset: int, bootstrap_servers: str,
     from barnabas.clients.admin import OpenTransaction
 
     key = TopicPartition(topic, partition)
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         producers = admin.describe_producers([key])[key]
         found = next((each for each in producers if each.current_transaction_start_offset == start_offset), None)
         if found is None:
@@ -188,11 +170,10 @@ def abort(topic: str, partition: int, start_offset: int, bootstrap_servers: str,
 
 @transactions.command("force-terminate")
 @click.argument("transactional_id")
-@bootstrap_option
-@timeout_option
-def force_terminate(transactional_id: str, bootstrap_servers: str, timeout_seconds: float) -> None:
+@admin_options
+def force_terminate(transactional_id: str, connect: Connect) -> None:
     """Abort the open transaction of a transactional id, and make its producer fail."""
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         fenced = admin.fence_producers([transactional_id])[transactional_id]
     click.echo(f"{transactional_id}\tproducer {fenced.producer_id}\tepoch {fenced.epoch}")
 

@@ -10,22 +10,21 @@ import sys
 
 from barnabas.config.config_key import ConfigKey
 from barnabas.config.keys.barnabas_keys import BARNABAS_KEYS
-from barnabas.config.keys.coordination_keys import COORDINATION_KEYS
-from barnabas.config.keys.group_keys import GROUP_KEYS
+from barnabas.config.keys.cluster_keys import CLUSTER_KEYS
+from barnabas.config.keys.coordinator_keys import GROUP_KEYS, TRANSACTION_KEYS
 from barnabas.config.keys.log_keys import LOG_KEYS
 from barnabas.config.keys.measurement_keys import MEASUREMENT_KEYS
 from barnabas.config.keys.network_keys import NETWORK_KEYS
 from barnabas.config.keys.remote_storage_keys import REMOTE_STORAGE_KEYS
 from barnabas.config.keys.replication_keys import REPLICATION_KEYS
 from barnabas.config.keys.security_keys import SECURITY_KEYS
-from barnabas.config.keys.transaction_keys import TRANSACTION_KEYS
 
 AREAS: tuple[tuple[str, tuple[ConfigKey, ...]], ...] = (
     ("Barnabas's own", BARNABAS_KEYS),
     ("Listeners, sockets, threads, requests", NETWORK_KEYS),
     ("Logs", LOG_KEYS),
     ("Replication and leadership", REPLICATION_KEYS),
-    ("Cluster and metadata", COORDINATION_KEYS),
+    ("Cluster and metadata", CLUSTER_KEYS),
     ("Groups and offsets", GROUP_KEYS),
     ("Transactions and idempotence", TRANSACTION_KEYS),
     ("Security", SECURITY_KEYS),

@@ -1,13 +1,14 @@
 """The row of a setting: its name, type, default, valid values, and whether it may change while the broker runs.
 
-The tables in this package are made of rows; `KafkaConfig` and `LogConfig` parse with them. A table writes a row as its
+The tables in this package are made of rows; `KafkaConfig` and `LogConfig` parse with them. Bounds, versions and
+addresses, which several tables check, are here too. A table writes a row as its
 type with the name and the default, and the sentence that documents the setting behind a bar:
 
     INT("log.segment.bytes", 1_073_741_824, Range(14), CLUSTER_WIDE)
     | "The size at which a segment is closed and the next one begins.",
 
 Immutable after import, so no thread owns them. The messages are Kafka's.
-Kafka: org.apache.kafka.common.config.ConfigDef.
+Kafka: org.apache.kafka.common.config.ConfigDef, MetadataVersion.
 """
 
 from __future__ import annotations
@@ -260,3 +261,100 @@ def _java_double(value: float) -> str:
     # Python and Java agree on the shortest digits that give the same number, and differ in the form around them.
     mantissa, exponent = f"{value:.{precision}e}".split("e")
     return f"{mantissa}E{int(exponent)}"
+
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+DOUBLE_MAX = 1.7976931348623157e308
+
+AT_LEAST_0 = Range(0)
+AT_LEAST_1 = Range(1)
+
+
+class KafkaVersion:
+    """A version of Kafka's metadata, in full (3.9-IV0) or as a release (3.9, 0.10.2.1). Kafka: MetadataVersion."""
+
+    __slots__ = ("releases",)
+
+    def __init__(self, releases: tuple[str, ...]) -> None:
+        """Take the releases, each with its number of internal versions: 3.7:5."""
+        self.releases = releases
+
+    def __call__(self, value: ConfigValue) -> str | None:
+        """Return what is wrong with the value, or None."""
+        release, _, internal = str(value).partition("-IV")
+        parts = 3 if release.startswith("0.") else 2
+        known = dict(entry.split(":") for entry in self.releases)
+        count = known.get(".".join(release.split(".")[:parts]))
+        if count is not None and (not internal or (internal.isdecimal() and int(internal) < int(count))):
+            return None
+        return f"Version {value} is not a valid version. The valid versions are {', '.join(known)}"
+
+    def is_at_least(self, value: str, other: str) -> bool:
+        """Return whether a valid version is another one or later. Without -IV a release is its last one."""
+        return self._position(value) >= self._position(other)
+
+    def _position(self, value: str) -> list[int]:
+        release, _, internal = value.partition("-IV")
+        parts = 3 if release.startswith("0.") else 2
+        name = ".".join(release.split(".")[:parts])
+        counts = [entry.split(":") for entry in self.releases]
+        place = next(number for number, (known, _count) in enumerate(counts) if known == name)
+        # A release without internal versions (0.9.0) counts as one.
+        return [place, int(internal) if internal else max(int(counts[place][1]) - 1, 0)]
+
+    def __str__(self) -> str:
+        return f"[{', '.join(entry.split(':')[0] for entry in self.releases)}]"
+
+
+# fmt: off
+METADATA_VERSIONS = KafkaVersion((
+    "0.8.0:0", "0.8.1:0", "0.8.2:0", "0.9.0:0", "0.10.0:2", "0.10.1:3", "0.10.2:1", "0.11.0:3",
+    "1.0:1", "1.1:1", "2.0:2", "2.1:3", "2.2:2", "2.3:2", "2.4:2", "2.5:1",
+    "2.6:1", "2.7:3", "2.8:2", "3.0:2", "3.1:1", "3.2:1", "3.3:4", "3.4:1",
+    "3.5:3", "3.6:3", "3.7:5", "3.8:1", "3.9:1", "4.0:2",
+))
+# fmt: on
+"""The versions that inter.broker.protocol.version may name."""
+
+
+_ADDRESS: Final = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^:\[\]\s]*)):(?P<port>\d{1,5})")
+_LAST_PORT: Final = 65535
+
+
+class Address(NamedTuple):
+    """An address to listen on or to connect to. host: empty for every interface. port: 0 for a free one."""
+
+    host: str
+    port: int
+
+    @property
+    def text(self) -> str:
+        """The address as host:port, with brackets around an IPv6 address."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_host_and_port(text: str) -> Address:
+    """Parse host:port. Raises ValueError: the text has another form, or the port is beyond 65535."""
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None or int(match["port"]) > _LAST_PORT:
+        raise ValueError(f"{text!r} is not of the form host:port")
+    return Address(match["v6"] or match["host"] or "", int(match["port"]))
+
+
+class HostAndPort:
+    """A host and a port, if there is a value."""
+
+    def __call__(self, value: ConfigValue) -> str | None:
+        """Return what is wrong with the value, or None."""
+        if value is None:
+            return None
+        try:
+            parse_host_and_port(str(value))
+        except ValueError:
+            return "Value must be host:port, with brackets around an IPv6 address"
+        return None
+
+    def __str__(self) -> str:
+        return "host:port"

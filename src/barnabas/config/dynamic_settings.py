@@ -1,21 +1,23 @@
 """Settings that may change while the broker runs: which ones, their synonyms, and how changes are laid over a file.
 
-Pure functions over the table of broker settings, used by `broker_settings`, by the checks of a change and by
-DescribeConfigs. The messages are Kafka's. One difference: a name that no table has is rejected; Kafka keeps it for its
-plug-ins. Kafka: DynamicBrokerConfig, DynamicConfig.Broker.
+Pure functions over the table of broker settings, used by the checks of a change, by DescribeConfigs and by
+BrokerSettings, the immutable result, which any thread reads. The messages are Kafka's. One difference: a name that no
+table has is rejected; Kafka keeps it for its plug-ins. Kafka: DynamicBrokerConfig, DynamicConfig.Broker.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, MutableMapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_error import ConfigError, StepTooLarge
-from barnabas.config.config_key import CLUSTER_WIDE, LONG, ConfigKey, ConfigType, Scope
+from barnabas.config.config_key import AT_LEAST_0, CLUSTER_WIDE, LONG, LONG_MAX, ConfigKey, ConfigType, Scope
 from barnabas.config.config_values import ConfigValues
-from barnabas.config.keys.bounds import AT_LEAST_0, LONG_MAX
+from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.keys.plugin_keys import is_of_plugin
 
 _LISTENER_SETTING = re.compile(r"listener\.name\.[^.]*\.(.*)")
@@ -229,3 +231,51 @@ def _refuse(names: Collection[str], why: str, *, kind: str = "Set") -> None:
 
 def _set_of(names: Collection[str], kind: str = "Set") -> str:
     return f"{kind}({', '.join(sorted(names))})"
+
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """A broker's current settings and their sources. `broker.dynamic_broker_config` replaces them as a whole.
+
+    static: from the file. of_cluster, of_broker: changes for all brokers and for this one. current: all together. The
+    first source that has a setting counts: of_broker, of_cluster, the file, the defaults.
+    """
+
+    static: KafkaConfig
+    of_cluster: Mapping[str, str]
+    of_broker: Mapping[str, str]
+    current: KafkaConfig
+
+    @classmethod
+    def of(
+        cls, static: KafkaConfig, of_cluster: Mapping[str, str] = _NONE, of_broker: Mapping[str, str] = _NONE
+    ) -> BrokerSettings:
+        """Lay the changes over the file's settings. Raises ConfigError: the settings contradict one another."""
+        current = static
+        if of_cluster or of_broker:
+            merged = dict(static.originals)
+            apply_changes(merged, of_cluster)
+            apply_changes(merged, of_broker)
+            # Throttles exist as changes only: `KafkaConfig` would reject them as unknown settings of a file.
+            in_files = {name: value for name, value in merged.items() if name not in DYNAMIC_ONLY_KEYS}
+            current = KafkaConfig.parse(in_files, static.source, tolerated=static.unknown)
+        return cls(static, of_cluster, of_broker, current)
+
+    def throttle(self, name: str) -> int:
+        """Return the rate of a throttle, in bytes a second: this broker's, or all brokers', or its default."""
+        key = DYNAMIC_ONLY_KEYS[name]
+        text = self.of_broker.get(name, self.of_cluster.get(name))
+        rate = key.default if text is None else key.parse(text)
+        assert isinstance(rate, int), name
+        return rate
+
+    def with_cluster(self, settings: Mapping[str, str]) -> BrokerSettings:
+        """Return the settings with these changes for all brokers. Raises ConfigError as `of` does."""
+        return BrokerSettings.of(self.static, settings, self.of_broker)
+
+    def with_broker(self, settings: Mapping[str, str]) -> BrokerSettings:
+        """Return the settings with these changes for this broker. Raises ConfigError as `of` does."""
+        return BrokerSettings.of(self.static, self.of_cluster, settings)

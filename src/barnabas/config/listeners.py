@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barnabas.config.config_error import ConfigError
+from barnabas.config.config_key import Address
 from barnabas.config.config_values import ConfigValues
-from barnabas.config.host_and_port import Address
 from barnabas.config.setting import Settings, computed, setting
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

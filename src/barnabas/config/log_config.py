@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
 from barnabas.config.config_error import ConfigError, InvalidConfiguration
-from barnabas.config.config_key import ConfigValue
+from barnabas.config.config_key import LONG_MAX, ConfigValue
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.config.keys.bounds import LONG_MAX
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS, TopicConfigKey
 
 _ALL_REPLICAS: Final = ("*",)

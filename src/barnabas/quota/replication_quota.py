@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from typing import Final, NamedTuple
 
-from barnabas.config.keys.bounds import LONG_MAX
+from barnabas.config.config_key import LONG_MAX
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.metrics.rate import SampleWindow, SimpleRate
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.config.keys.bounds import METADATA_VERSIONS
+from barnabas.config.config_key import METADATA_VERSIONS
 from barnabas.config.setting import Settings, setting
 from barnabas.protocol.messages.inter_broker import AlterPartitionRequest
 

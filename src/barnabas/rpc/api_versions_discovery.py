@@ -86,7 +86,7 @@ class ApiVersionsDiscovery:
         self._to_ask: dict[int, int] = {}
         """Nodes to be asked, with the latest version of ApiVersions that they can read."""
         self.finalized: FinalizedLevels = NOTHING_FINALIZED
-        """The newest features that any node has told: a node that is behind the others may name older ones."""
+        """The newest features that any node has named: a node that is behind the others may name older ones."""
 
     def versions_of(self, node_id: int) -> NodeApiVersions | None:
         """Return the versions that a node supports, or None while they are unknown."""

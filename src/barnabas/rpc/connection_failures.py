@@ -82,7 +82,7 @@ class ConnectionFailures:
         self._nodes: dict[int, _Attempts] = {}
 
     def begun(self, node: Node, now_ms: int) -> None:
-        """Note that an attempt begins. A node that has moved to another address begins anew."""
+        """Note that an attempt begins. A node that has moved to another address has no failures yet."""
         attempts = self._nodes.get(node.id)
         if attempts is None or attempts.node != node:
             attempts = self._nodes[node.id] = _Attempts(node)

@@ -58,11 +58,11 @@ class WantedPositions:
     at the partitions that stay as they are. Iterating gives all positions.
     """
 
-    __slots__ = ("_all", "_touched")
+    __slots__ = ("_all", "_former")
 
     def __init__(self) -> None:
         self._all: dict[TopicPartition, FetchPosition] = {}
-        self._touched: dict[TopicPartition, FetchPosition | None] = {}
+        self._former: dict[TopicPartition, FetchPosition | None] = {}
         """What the last request said of the partitions that were put or dropped since."""
 
     def __len__(self) -> int:
@@ -72,22 +72,22 @@ class WantedPositions:
         return iter(self._all.values())
 
     def put(self, position: FetchPosition) -> None:
-        """Want a partition from this position on."""
+        """Add a partition, or give it another position."""
         partition = position.topic_partition
-        self._touched.setdefault(partition, self._all.get(partition))
+        self._former.setdefault(partition, self._all.get(partition))
         self._all[partition] = position
 
     def drop(self, partition: TopicPartition) -> None:
-        """Want a partition no more."""
+        """Remove a partition."""
         before = self._all.pop(partition, None)
         if before is not None:
-            self._touched.setdefault(partition, before)
+            self._former.setdefault(partition, before)
 
     def take_changes(self) -> PositionChanges:
         """Return what has changed since the last call."""
-        touched, self._touched = self._touched, {}
+        former, self._former = self._former, {}
         changed, gone = [], []
-        for partition, before in touched.items():
+        for partition, before in former.items():
             now = self._all.get(partition)
             if now is None:
                 if before is not None:
@@ -151,7 +151,7 @@ class FetchSessionHandler:
         is_full = self._next.epoch == INITIAL_EPOCH or not names
         if is_full or any(
             each.topic_id == ZERO_UUID
-            # The topic was made anew: the session knows the partition by the old id.
+            # The topic was created again: the session knows the partition by the old id.
             or known.get(each.topic_partition, each).topic_id != each.topic_id
             for each in changed
         ):

@@ -46,7 +46,7 @@ class MetadataClient(Protocol):
 
 
 class MetadataUpdater(Protocol):
-    """A list of nodes that keeps itself fresh by requests of its own, and is told how those requests end."""
+    """A list of nodes that keeps itself fresh by requests of its own, and learns how those requests end."""
 
     def nodes(self) -> Sequence[Node]:
         """Return the nodes known now."""

@@ -322,7 +322,7 @@ class NetworkClient:
         if now_ms >= self.counters.next_roll_ms:
             self.counters.roll(now_ms)
         # Kafka's order. Answers come before disconnections: a node that answers and closes has answered. Callbacks run
-        # last, when the state of every connection is settled, since they may send.
+        # last, when the state of every connection is known, since they may send.
         self._handle_completed_sends(responses, now_ms)
         self._handle_completed_receives(responses, now_ms)
         self._handle_disconnections(responses, now_ms)

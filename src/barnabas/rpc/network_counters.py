@@ -16,7 +16,7 @@ from barnabas.transport.channel.selector_counters import SelectorCounters
 class NodeCounters:
     """The requests to one node: `sent` and `received` have sizes in bytes, `latencies` milliseconds.
 
-    `latencies` has what `record_latency` was told: as in Kafka, the times of Produce and of Fetch.
+    `latencies` has what `record_latency` was given: as in Kafka, the times of Produce and of Fetch.
     """
 
     __slots__ = ("latencies", "received", "sent")

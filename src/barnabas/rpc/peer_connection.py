@@ -104,7 +104,7 @@ class PeerConnection:
     # -- the connection
 
     def await_ready(self, timeout_ms: int, *, trusted_ms: int = -1) -> None:
-        """Wait until a request can be sent; connect if need be. Records of the last answer may not be used any more.
+        """Wait until a request can be sent; connect if need be. Records of the last answer may no longer be used.
 
         trusted_ms: how long ago the last poll may have looked at the connection; by default one looks now.
 
@@ -282,7 +282,7 @@ class PeerConnection:
         if self.state is ConnectionState.CONNECTING:
             self._setup_failures += 1
             self._failures.failed(self._node.id, reason, self.now_ms())
-        # Closed already, but for a set-up that takes too long, and for a report about the connection before this one.
+        # Closed already, but for a set-up that takes too long.
         self._selector.close(self._id)
         self.state = ConnectionState.DISCONNECTED
 

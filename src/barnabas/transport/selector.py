@@ -360,7 +360,10 @@ class Selector:
     def _report(self) -> None:
         for channel in self._channels.take_reports():
             if channel.closed:
-                if channel.state is not ChannelState.LOCAL_CLOSE:
+                if channel.connection_id in self._channels.by_id:
+                    # It was lost between two polls, and its id is in use again: a report would be about the new one.
+                    self.take_connect_error(channel.connection_id)
+                elif channel.state is not ChannelState.LOCAL_CLOSE:
                     self.disconnected[channel.connection_id] = channel.state
             elif channel.state is ChannelState.NOT_CONNECTED:
                 self._setup.finish_connect(channel)  # connected at once

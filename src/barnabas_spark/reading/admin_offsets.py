@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast
 
 from barnabas.clients.calls.blocking_client import BlockingClient
-from barnabas.clients.calls.leader_calls import UNKNOWN_PARTITION_MS
-from barnabas.clients.calls.offset_lookup import lookup_offsets
-from barnabas.clients.calls.topic_lookup import topic_descriptions, topic_names, topics_request
+from barnabas.clients.calls.offset_lookup import UNKNOWN_PARTITION_MS, lookup_offsets
 from barnabas.clients.errors import ClientTimeout, Disconnected, Unreachable
+from barnabas.clients.metadata.cluster import topic_descriptions, topic_names, topics_request
 from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.clients.values import isolation_number
 from barnabas.protocol.errors import ApiError, ErrorCode

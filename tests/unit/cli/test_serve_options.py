@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from barnabas.api.config_entries import broker_entries
 from barnabas.cli.main import COMMANDS, barnabas
 from barnabas.cli.serve import EXIT_WRONG_SETTINGS, _secrets_in, read_config
-from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_error import ConfigError
+from barnabas.config.dynamic_settings import BrokerSettings
 from barnabas.config.server_defaults import LONE_BROKER_DEFAULTS
 from barnabas.protocol.codes import ConfigSource
 

@@ -23,7 +23,7 @@ from barnabas.clients.arrow import (
 from barnabas.clients.arrow.record_fields import Extent, uniform_fields
 from barnabas.clients.arrow.row_partitions import key_partitions
 from barnabas.clients.arrow.row_partitions import murmur2 as murmur2_of_column
-from barnabas.clients.producer.partitioning.partition_choice import murmur2, partition_for_key
+from barnabas.clients.producer.partition_choice import murmur2, partition_for_key
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec

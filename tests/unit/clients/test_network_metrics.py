@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from barnabas.clients.client_metrics import MetricName
-from barnabas.clients.network_metrics import MeasuredNetwork, network_metrics
+from barnabas.clients.client_metrics import MeasuredNetwork, MetricName, network_metrics
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient

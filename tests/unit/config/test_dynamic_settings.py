@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
-from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_key import Scope
 from barnabas.config.dynamic_settings import (
     DYNAMIC_ONLY_KEYS,
+    BrokerSettings,
     apply_changes,
     base_name,
     check_dynamic_settings,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.config.config_error import ConfigError
-from barnabas.config.host_and_port import parse_host_and_port
+from barnabas.config.config_key import parse_host_and_port
 from barnabas.config.kafka_config import KafkaConfig
 
 

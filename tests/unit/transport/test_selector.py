@@ -107,6 +107,20 @@ def test_a_send_at_once_is_finished_by_the_polls_or_found_lost_by_them(world: Wo
         world.selector.send_at_once("node-0", [framed(b"question")])
 
 
+def test_a_loss_between_two_polls_is_not_reported_of_a_new_connection_with_the_same_id(world: World) -> None:
+    servers = world.network.listen(ADDRESS)
+    world.selector.connect("node-0", ADDRESS)
+    world.poll()
+    servers[0].reset()
+    world.selector.send_at_once("node-0", [framed(b"question")])
+    world.selector.close("node-0")
+    world.selector.connect("node-0", ADDRESS)
+    world.poll()
+    assert world.selector.disconnected == {}
+    assert world.selector.connected == ["node-0"]
+    assert world.selector.is_channel_ready("node-0")
+
+
 def test_a_refused_connect_is_reported(world: World) -> None:
     world.selector.connect("node-0", ("127.0.0.1", 1))
     world.poll()

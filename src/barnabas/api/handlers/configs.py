@@ -20,8 +20,8 @@ from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, require
 from barnabas.api.brief import LOOKED_UP_AT_ONCE, MOST_ANSWERED_SETTINGS, each_once
 from barnabas.api.config_entries import DescribedSetting, Wanted, broker_entries, default_broker_entries, topic_entries
 from barnabas.api.request import Handler, Request
-from barnabas.config.broker_settings import BrokerSettings
-from barnabas.config.host_and_port import Address
+from barnabas.config.config_key import Address
+from barnabas.config.dynamic_settings import BrokerSettings
 from barnabas.config.kept_settings import documentation_of
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import validate_topic_name

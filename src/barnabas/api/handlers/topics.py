@@ -27,7 +27,7 @@ from barnabas.api.config_entries import topic_entries
 from barnabas.api.request import Handler, Request
 from barnabas.api.throttle import mutation_quota, respond_with_quota
 from barnabas.api.topic_changes import TopicChanges
-from barnabas.config.broker_settings import BrokerSettings
+from barnabas.config.dynamic_settings import BrokerSettings
 from barnabas.controller.controller import Controller
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_admin import CreateTopicResult, TopicAdmin, TopicToCreate, TopicToGrow

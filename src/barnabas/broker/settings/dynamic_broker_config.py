@@ -22,9 +22,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.config.broker_config_keys import find_key
-from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_error import ConfigError, RequirementFailed, StepTooLarge
 from barnabas.config.dynamic_settings import (
+    BrokerSettings,
     base_name,
     check_dynamic_settings,
     check_thread_counts,

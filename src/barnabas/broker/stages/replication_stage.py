@@ -21,7 +21,7 @@ from barnabas import __version__
 from barnabas.broker.channels.broker_channels import BrokerConnections
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.stages.storage_stage import BrokerIdentity, StorageStage
-from barnabas.config.broker_settings import BrokerSettings
+from barnabas.config.dynamic_settings import BrokerSettings
 from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.runtime.late_coordinator import LateCoordinator

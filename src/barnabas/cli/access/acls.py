@@ -5,13 +5,14 @@ The options are those of Kafka's tool, with the same meaning. Kafka: AclCommand 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, fail, friendly_errors, open_admin, timeout_option
+from barnabas.cli.client_options import Connect, admin_options, fail
+from barnabas.cli.option_types import Option, option_stack
 from barnabas.cli.tables import print_table
 from barnabas.security.acl.acl_binding import (
     ANY_HOST,
@@ -35,8 +36,6 @@ CLUSTER: Final = "kafka-cluster"
 OF_PRODUCERS: Final = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE)
 OF_TRANSACTIONS: Final = (AclOperation.WRITE, AclOperation.DESCRIBE)
 OF_CONSUMERS: Final = (AclOperation.READ, AclOperation.DESCRIBE)
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 Wanted = dict[ResourcePatternFilter, set[AccessControlEntry]]
 """The entries that the options ask for, by the resources they are about."""
@@ -63,16 +62,7 @@ class Options:
     idempotent: bool = False
 
 
-def _options(*declarations: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
-    def declare(command: _Command) -> _Command:
-        for declaration in reversed(declarations):
-            command = declaration(command)
-        return command
-
-    return declare
-
-
-_resource_options = _options(
+_resource_options = option_stack(
     click.option("--topic", metavar="NAME", multiple=True, help="A topic, or * for all."),
     click.option("--group", metavar="ID", multiple=True, help="A consumer group, or * for all."),
     click.option("--transactional-id", metavar="ID", multiple=True, help="A transactional id, or * for all."),
@@ -80,7 +70,7 @@ _resource_options = _options(
     click.option("--user-principal", metavar="TYPE:NAME", multiple=True, help="A user for whom tokens are made."),
     click.option("--cluster", is_flag=True, help="The cluster."),
 )
-_entry_options = _options(
+_entry_options = option_stack(
     click.option("--allow-principal", metavar="TYPE:NAME", multiple=True, help="Allow this principal; User:* is all."),
     click.option("--deny-principal", metavar="TYPE:NAME", multiple=True, help="Deny this principal."),
     click.option("--allow-host", metavar="ADDRESS", multiple=True, help="Allow from here only. [default: *]"),
@@ -92,7 +82,7 @@ _entry_options = _options(
 )
 
 
-def _pattern_option(*choices: str) -> Callable[[_Command], _Command]:
+def _pattern_option(*choices: str) -> Option:
     return click.option(
         "--resource-pattern-type",
         type=click.Choice(choices, case_sensitive=False),
@@ -114,9 +104,8 @@ def acls() -> None:
 @_resource_options
 @_pattern_option("literal", "prefixed")
 @_entry_options
-@bootstrap_option
-@timeout_option
-def add(bootstrap_servers: str, timeout_seconds: float, **given: Any) -> None:
+@admin_options
+def add(connect: Connect, **given: Any) -> None:
     """Add entries, and print them.
 
     \b
@@ -134,7 +123,7 @@ def add(bootstrap_servers: str, timeout_seconds: float, **given: Any) -> None:
         for selection, entries in wanted.items()
         for entry in sorted(entries)
     ]
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         results = admin.create_acls(bindings)
     _print(binding for binding, error in results.items() if error is None)
     for binding, error in results.items():
@@ -148,9 +137,8 @@ def add(bootstrap_servers: str, timeout_seconds: float, **given: Any) -> None:
 @_resource_options
 @_pattern_option("any", "match", "literal", "prefixed")
 @click.option("--principal", "principals", metavar="TYPE:NAME", multiple=True, help="Only entries of this principal.")
-@bootstrap_option
-@timeout_option
-def list_acls(bootstrap_servers: str, timeout_seconds: float, principals: tuple[str, ...], **given: Any) -> None:
+@admin_options
+def list_acls(connect: Connect, principals: tuple[str, ...], **given: Any) -> None:
     """Show entries: all, or those about these resources.
 
     \b
@@ -160,7 +148,7 @@ def list_acls(bootstrap_servers: str, timeout_seconds: float, principals: tuple[
     patterns = named_resources(options) or [ResourcePatternFilter()]
     entries = [AccessControlEntryFilter(_principal(each)) for each in principals] or [AccessControlEntryFilter()]
     filters = [AclBindingFilter(pattern, entry) for pattern in patterns for entry in entries]
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         found = {binding for selection in filters for binding in admin.describe_acls(selection)}
     _print(sorted(found))
 
@@ -170,9 +158,8 @@ def list_acls(bootstrap_servers: str, timeout_seconds: float, principals: tuple[
 @_pattern_option("any", "match", "literal", "prefixed")
 @_entry_options
 @click.option("--force", is_flag=True, help="Do not ask.")
-@bootstrap_option
-@timeout_option
-def remove(bootstrap_servers: str, timeout_seconds: float, force: bool, **given: Any) -> None:
+@admin_options
+def remove(connect: Connect, force: bool, **given: Any) -> None:
     """Remove entries, and print them. Without a principal: all entries of these resources."""
     wanted = wanted_entries(Options(**given))
     filters: list[AclBindingFilter] = []
@@ -181,7 +168,7 @@ def remove(bootstrap_servers: str, timeout_seconds: float, force: bool, **given:
         filters += [AclBindingFilter(selection, each) for each in chosen]
     if not force:
         click.confirm(f"Remove what {len(filters)} filters select?", abort=True, err=True)
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         results = admin.delete_acls(filters)
     _print(binding for result in results.values() for binding in result.acls)
     errors = [error for result in results.values() for error in (result.error, *result.failures.values()) if error]

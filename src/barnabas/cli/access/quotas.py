@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, parse_pairs, timeout_option
+from barnabas.cli.client_options import Connect, admin_options, parse_pairs
+from barnabas.cli.option_types import option_stack
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import QuotaEntity
-
-_C = TypeVar("_C", bound=Callable[..., Any])
 
 
 @click.group()
@@ -25,22 +23,14 @@ def quotas() -> None:
     """
 
 
-def _entity_options(command: _C) -> _C:
-    # click applies decorators from the last to the first. Reversed, the help shows the options in this order.
-    for option in reversed(
-        (
-            click.option("--user", metavar="NAME", help="This user."),
-            click.option("--user-default", is_flag=True, help="All users without a quota of their own."),
-            click.option(
-                "--client-id", metavar="NAME", help="This client id; together with a user, only that user's client."
-            ),
-            click.option("--client-id-default", is_flag=True, help="All client ids without a quota of their own."),
-            click.option("--ip", metavar="ADDRESS", help="This address or host name."),
-            click.option("--ip-default", is_flag=True, help="All addresses without a quota of their own."),
-        )
-    ):
-        command = option(command)
-    return command
+_entity_options = option_stack(
+    click.option("--user", metavar="NAME", help="This user."),
+    click.option("--user-default", is_flag=True, help="All users without a quota of their own."),
+    click.option("--client-id", metavar="NAME", help="This client id; together with a user, only that user's client."),
+    click.option("--client-id-default", is_flag=True, help="All client ids without a quota of their own."),
+    click.option("--ip", metavar="ADDRESS", help="This address or host name."),
+    click.option("--ip-default", is_flag=True, help="All addresses without a quota of their own."),
+)
 
 
 def _entity(options: dict[str, Any]) -> QuotaEntity:
@@ -59,10 +49,9 @@ def _entity(options: dict[str, Any]) -> QuotaEntity:
 
 @quotas.command()
 @_entity_options
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.option("--strict", is_flag=True, help="Leave out narrower entities, such as a user's clients.")
-def get(bootstrap_servers: str, timeout_seconds: float, strict: bool, **options: Any) -> None:
+def get(connect: Connect, strict: bool, **options: Any) -> None:
     """Show quotas, each with its user, client id or address.
 
     \b
@@ -70,7 +59,7 @@ def get(bootstrap_servers: str, timeout_seconds: float, strict: bool, **options:
         barnabas quotas get --user anna
     """
     entity = _entity(options)
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         found = admin.describe_client_quotas(entity, strict=strict)
     for whose, values in sorted(found.items(), key=lambda item: str(item[0])):
         shown = "\t".join(f"{name}={_number(value)}" for name, value in sorted(values.items()))
@@ -80,12 +69,9 @@ def get(bootstrap_servers: str, timeout_seconds: float, strict: bool, **options:
 @quotas.command("set")
 @click.argument("values", metavar="NAME=NUMBER...", nargs=-1, required=True)
 @_entity_options
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.option("--validate-only", is_flag=True, help="Check the change without making it.")
-def set_(
-    values: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float, validate_only: bool, **options: Any
-) -> None:
+def set_(values: tuple[str, ...], connect: Connect, validate_only: bool, **options: Any) -> None:
     """Set quotas, with immediate effect.
 
     \b
@@ -102,37 +88,28 @@ def set_(
             wanted[name] = float(text)
         except ValueError:
             raise click.UsageError(f"{name} takes a number, not {text!r}") from None
-    _change(_entity(options), wanted, bootstrap_servers, timeout_seconds, validate_only)
+    _change(_entity(options), wanted, connect, validate_only)
 
 
 @quotas.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @_entity_options
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.option("--validate-only", is_flag=True, help="Check the change without making it.")
-def unset(
-    names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float, validate_only: bool, **options: Any
-) -> None:
+def unset(names: tuple[str, ...], connect: Connect, validate_only: bool, **options: Any) -> None:
     """Remove quotas.
 
     \b
         barnabas quotas unset producer_byte_rate consumer_byte_rate --client-id import
     """
-    _change(_entity(options), dict.fromkeys(names), bootstrap_servers, timeout_seconds, validate_only)
+    _change(_entity(options), dict.fromkeys(names), connect, validate_only)
 
 
-def _change(
-    entity: QuotaEntity,
-    values: dict[str, float | None],
-    bootstrap_servers: str,
-    timeout_seconds: float,
-    validate_only: bool,
-) -> None:
+def _change(entity: QuotaEntity, values: dict[str, float | None], connect: Connect, validate_only: bool) -> None:
     """Set quotas of the entity, and remove those whose value is None. Raises click.UsageError without an entity."""
     if not any(entity):
         raise click.UsageError("say whose quotas to change: --user, --client-id or --ip")
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         admin.alter_client_quotas({entity: values}, validate_only=validate_only)
         click.echo(f"{entity} {'could be changed' if validate_only else 'changed'}")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
+from barnabas.cli.client_options import Connect, admin_options
 from barnabas.cli.option_types import OFFSET, utc_time
 from barnabas.cli.tables import print_table
 
@@ -42,33 +42,25 @@ def tokens() -> None:
     help="This principal may also renew and expire the token.",
 )
 @click.option("--max-lifetime-ms", type=OFFSET, default=None, help="No renewal goes beyond it. [default: the broker's]")
-@bootstrap_option
-@timeout_option
-def create(
-    owner: str | None,
-    renewers: tuple[str, ...],
-    max_lifetime_ms: int | None,
-    bootstrap_servers: str,
-    timeout_seconds: float,
-) -> None:
+@admin_options
+def create(owner: str | None, renewers: tuple[str, ...], max_lifetime_ms: int | None, connect: Connect) -> None:
     """Create a token, and print its id and its HMAC. Whoever has the HMAC can log in: keep it secret.
 
     \b
         barnabas tokens create --renewer User:scheduler
     """
     lifetime_ms = _BROKERS_CHOICE if max_lifetime_ms is None else max_lifetime_ms
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         token = admin.create_delegation_token(owner=owner, renewers=renewers, max_lifetime_ms=lifetime_ms)
     _print([token])
 
 
 @tokens.command()
 @click.option("--owner", "owners", metavar="TYPE:NAME", multiple=True, help="Only tokens that this principal has.")
-@bootstrap_option
-@timeout_option
-def describe(owners: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float) -> None:
+@admin_options
+def describe(owners: tuple[str, ...], connect: Connect) -> None:
     """Show tokens with their HMACs: yours, and others that you may describe."""
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         found = admin.describe_delegation_tokens(owners or None)
     _print(found)
 
@@ -76,26 +68,24 @@ def describe(owners: tuple[str, ...], bootstrap_servers: str, timeout_seconds: f
 @tokens.command()
 @click.argument("hmac")
 @click.option("--period-ms", type=OFFSET, default=None, help="For how long from now. [default: the broker's period]")
-@bootstrap_option
-@timeout_option
-def renew(hmac: str, period_ms: int | None, bootstrap_servers: str, timeout_seconds: float) -> None:
+@admin_options
+def renew(hmac: str, period_ms: int | None, connect: Connect) -> None:
     """Let a token live for another period."""
     secret = _decoded(hmac)
     period = _BROKERS_CHOICE if period_ms is None else period_ms
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         _print_expiry(admin.renew_delegation_token(secret, period))
 
 
 @tokens.command()
 @click.argument("hmac")
 @click.option("--period-ms", type=OFFSET, default=None, help="After how long from now. [default: at once]")
-@bootstrap_option
-@timeout_option
-def expire(hmac: str, period_ms: int | None, bootstrap_servers: str, timeout_seconds: float) -> None:
+@admin_options
+def expire(hmac: str, period_ms: int | None, connect: Connect) -> None:
     """End a token: nobody logs in by it any more. Open connections close when it would have ended otherwise."""
     secret = _decoded(hmac)
     period = _AT_ONCE if period_ms is None else period_ms
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         _print_expiry(admin.expire_delegation_token(secret, period))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
+from barnabas.cli.client_options import Connect, admin_options
 from barnabas.cli.tables import print_table
 
 if TYPE_CHECKING:
@@ -41,15 +41,9 @@ def users() -> None:
 @click.option(
     "--password-file", type=click.File(), help="The file whose first line is the password; - is the standard input."
 )
-@bootstrap_option
-@timeout_option
+@admin_options
 def add(
-    name: str,
-    mechanisms: tuple[str, ...],
-    iterations: int,
-    password_file: TextIO | None,
-    bootstrap_servers: str,
-    timeout_seconds: float,
+    name: str, mechanisms: tuple[str, ...], iterations: int, password_file: TextIO | None, connect: Connect
 ) -> None:
     """Add the user NAME, or give it a new password. The password is asked for, or read from a file.
 
@@ -68,17 +62,16 @@ def add(
     if not password:
         raise click.UsageError("The password is empty")
     chosen = _chosen(mechanisms)
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         admin.alter_user_scram_credentials([ScramAlteration(name, each, password, iterations) for each in chosen])
     click.echo(f"The user {name} can log in by {', '.join(mechanisms or _MECHANISMS[1:])}")
 
 
 @users.command("list")
-@bootstrap_option
-@timeout_option
-def list_users(bootstrap_servers: str, timeout_seconds: float) -> None:
+@admin_options
+def list_users(connect: Connect) -> None:
     """List the users, and the mechanisms and iterations of their credentials."""
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         found = admin.describe_user_scram_credentials()
     rows = [
         (user, each.mechanism.name.replace("_", "-"), str(each.iterations))
@@ -91,9 +84,8 @@ def list_users(bootstrap_servers: str, timeout_seconds: float) -> None:
 @users.command()
 @click.argument("name")
 @mechanism_option
-@bootstrap_option
-@timeout_option
-def delete(name: str, mechanisms: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float) -> None:
+@admin_options
+def delete(name: str, mechanisms: tuple[str, ...], connect: Connect) -> None:
     """Delete the credentials of the user NAME: all, or those of some mechanisms. Open connections live on.
 
     \f
@@ -101,7 +93,7 @@ def delete(name: str, mechanisms: tuple[str, ...], bootstrap_servers: str, timeo
     """
     from barnabas.clients.admin import ScramAlteration
 
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         if mechanisms:
             chosen = _chosen(mechanisms)
         else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
+from barnabas.cli.client_options import Connect, admin_options
 from barnabas.cli.tables import json_option, print_json, print_table
 from barnabas.cli.topics.partition_problems import (
     AT_MINIMUM,
@@ -115,20 +115,17 @@ def is_unsafe(judged: JudgedPartition) -> bool:
 
 
 @click.command()
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.option("--all", "show_all", is_flag=True, help="Show every partition, with the lag of its followers.")
 @json_option
 @click.pass_context
-def health(
-    context: click.Context, bootstrap_servers: str, timeout_seconds: float, show_all: bool, as_json: bool
-) -> None:
+def health(context: click.Context, connect: Connect, show_all: bool, as_json: bool) -> None:
     """Show the partitions that lack a leader or in-sync replicas, and how far their followers are behind.
 
     The lag is the number of records that the leader has and the follower lacks. The exit status is 1
     while a partition is not safe, a broker does not answer, or the cluster has no controller: a script waits for 0.
     """
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         topics = admin.describe_topics()
         judged = judge_partitions(admin, topics)
         described = admin.describe_cluster()

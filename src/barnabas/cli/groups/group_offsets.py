@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.client_options import (
-    EXIT_FAILED,
-    bootstrap_option,
-    friendly_errors,
-    open_admin,
-    partitions_of,
-    timeout_option,
-)
+from barnabas.cli.client_options import EXIT_FAILED, Connect, admin_options, partitions_of
 from barnabas.cli.option_types import OFFSET, SHIFT, parse_timestamp_ms, utc_time
 from barnabas.cli.tables import print_table
 
@@ -47,8 +40,7 @@ topic_option = click.option(
 
 @click.command("reset-offsets")
 @click.argument("name")
-@bootstrap_option
-@timeout_option
+@admin_options
 @topic_option
 @click.option("--all-topics", is_flag=True, help="All partitions that the group has committed offsets for.")
 @click.option("--to-earliest", is_flag=True, help="To the earliest offset.")
@@ -73,14 +65,7 @@ topic_option = click.option(
 @click.option("--execute", is_flag=True, help="Commit the new offsets instead of only showing them.")
 @click.option("--export", is_flag=True, help="Print the new offsets as lines for --from-file, and nothing else.")
 def reset_offsets(
-    name: str,
-    bootstrap_servers: str,
-    timeout_seconds: float,
-    topics: tuple[str, ...],
-    all_topics: bool,
-    execute: bool,
-    export: bool,
-    **places: Any,
+    name: str, connect: Connect, topics: tuple[str, ...], all_topics: bool, execute: bool, export: bool, **places: Any
 ) -> None:
     """Set the committed offsets of a group without members. Without --execute, only show the new offsets.
 
@@ -97,7 +82,7 @@ def reset_offsets(
     """
     from barnabas.clients.admin.group_offset_reset import plan_reset
 
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         where = _where(places, name)
         from_file = places["from_file"] is not None
         if from_file + bool(topics) + all_topics != 1:
@@ -123,10 +108,9 @@ def reset_offsets(
 
 @click.command("delete-offsets")
 @click.argument("name")
-@bootstrap_option
-@timeout_option
+@admin_options
 @topic_option
-def delete_offsets(name: str, bootstrap_servers: str, timeout_seconds: float, topics: tuple[str, ...]) -> None:
+def delete_offsets(name: str, connect: Connect, topics: tuple[str, ...]) -> None:
     """Delete a group's committed offsets for topics that none of its members subscribes to.
 
     \b
@@ -137,7 +121,7 @@ def delete_offsets(name: str, bootstrap_servers: str, timeout_seconds: float, to
     """
     if not topics:
         raise click.UsageError("name the partitions with --topic")
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         results = admin.delete_group_offsets(name, _named_partitions(admin, topics))
     for place, error in sorted(results.items()):
         if error is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.client_options import EXIT_FAILED, bootstrap_option, friendly_errors, open_admin, timeout_option
+from barnabas.cli.client_options import EXIT_FAILED, Connect, admin_options
 from barnabas.cli.groups.group_offsets import delete_offsets, reset_offsets
 from barnabas.cli.tables import print_table
 
@@ -42,8 +42,7 @@ groups.add_command(reset_offsets)
 
 
 @groups.command("list")
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.option(
     "--state",
     "states",
@@ -60,14 +59,14 @@ groups.add_command(reset_offsets)
     multiple=True,
     help=f"Only groups of these types (repeatable): {', '.join(GROUP_TYPES)}.",
 )
-def list_(bootstrap_servers: str, timeout_seconds: float, states: list[str], types: list[str]) -> None:
+def list_(connect: Connect, states: list[str], types: list[str]) -> None:
     """List groups, each with its type, the type of its protocol and its state.
 
     \b
         barnabas groups list
         barnabas groups list --state Empty,Dead
     """
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         found = admin.list_groups(states=states, types=types)
     for group in found:
         click.echo(
@@ -77,13 +76,10 @@ def list_(bootstrap_servers: str, timeout_seconds: float, states: list[str], typ
 
 @groups.command()
 @click.argument("names", metavar="[NAME...]", nargs=-1)
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.option("--all", "all_groups", is_flag=True, help="All consumer groups.")
 @click.option("--members", "show_members", is_flag=True, help="Show members with their partitions instead of offsets.")
-def describe(
-    names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float, all_groups: bool, show_members: bool
-) -> None:
+def describe(names: tuple[str, ...], connect: Connect, all_groups: bool, show_members: bool) -> None:
     """Show a group's state, and each partition's committed offset, end offset, lag and member.
 
     \b
@@ -95,7 +91,7 @@ def describe(
     """
     if bool(names) == all_groups:
         raise click.UsageError("name the groups, or give --all")
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         if all_groups:
             # A group of consumers that never had members, only commits, has no protocol type.
             names = tuple(each.group_id for each in admin.list_groups() if each.protocol_type in ("", "consumer"))
@@ -165,16 +161,15 @@ def _number(value: int | None) -> str:
 
 @groups.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.pass_context
-def delete(context: click.Context, names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float) -> None:
+def delete(context: click.Context, names: tuple[str, ...], connect: Connect) -> None:
     """Delete groups that have no members, with their committed offsets.
 
     \b
         barnabas groups delete billing
     """
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         results = admin.delete_groups(dict.fromkeys(names))
     for name, error in results.items():
         if error is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.client_options import EXIT_FAILED, bootstrap_option, fail, friendly_errors, open_admin, timeout_option
+from barnabas.cli.client_options import EXIT_FAILED, Connect, admin_options, fail
 from barnabas.cli.log.log_adopt import adopt
 from barnabas.cli.log.log_sidecars import sidecars
 from barnabas.cli.option_types import NUMBER
@@ -32,20 +32,13 @@ log.add_command(sidecars)
 
 
 @log.command()
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.option("--broker", "brokers", type=NUMBER, metavar="ID", multiple=True, help="Only this broker (repeatable).")
 @click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only replicas of this topic (repeatable).")
 @click.option("--partitions", is_flag=True, help="Print a line for every replica.")
-def dirs(
-    bootstrap_servers: str,
-    timeout_seconds: float,
-    brokers: tuple[int, ...],
-    topics: tuple[str, ...],
-    partitions: bool,
-) -> None:
+def dirs(connect: Connect, brokers: tuple[int, ...], topics: tuple[str, ...], partitions: bool) -> None:
     """Show the log directories of running brokers: state, replicas, their bytes, free space."""
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         for broker_id in brokers or [node.id for node in admin.describe_cluster().nodes]:
             for directory in admin.describe_log_dirs(broker_id):
                 _show_directory(broker_id, directory, topics, with_replicas=partitions)

@@ -14,15 +14,12 @@ from barnabas.cli.client_options import bootstrap_option, friendly_errors
 from barnabas.cli.perf.perf_counts import NANOSECONDS_PER_SECOND, Figures, PerfCounts, Progress
 from barnabas.cli.perf.perf_options import (
     ReadingOptions,
-    interval_option,
+    measuring_options,
     print_result,
-    property_option,
     rates_of,
     records_option,
     topic_option,
-    warmup_option,
 )
-from barnabas.cli.tables import json_option
 from barnabas.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -45,10 +42,7 @@ POLL_MS = 100
     metavar="SECONDS",
     help="Stop when no record has come for so long.",
 )
-@warmup_option
-@property_option
-@interval_option
-@json_option
+@measuring_options
 def perf_consume(**given: Any) -> None:
     """Read records, and print rates. The figures mean what those of kafka-consumer-perf-test.sh mean.
 

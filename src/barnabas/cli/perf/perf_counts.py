@@ -155,7 +155,7 @@ class PerfCounts:
         """The errors of records that failed, which are counted nowhere else."""
 
     def restart(self) -> None:
-        """Begin anew, after the warm-up."""
+        """Set all counts to zero, after the warm-up."""
         with self._lock:
             now_ns = self._clock.nanoseconds()
             self._all, self._interval, self._latencies = _Stretch(now_ns), _Stretch(now_ns), LatencyHistogram()

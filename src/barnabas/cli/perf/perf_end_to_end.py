@@ -16,30 +16,12 @@ from barnabas.cli.client_options import (
     BOOTSTRAP_TIMEOUT_MS,
     bootstrap_option,
     check_place,
-    fail,
+    command_settings,
     friendly_errors,
     timeout_option,
 )
-from barnabas.cli.command_config import command_settings
 from barnabas.cli.perf.perf_counts import NANOSECONDS_PER_SECOND, Pace, PerfCounts, Progress
-from barnabas.cli.perf.perf_options import (
-    SendingOptions,
-    acks_option,
-    batch_size_option,
-    compression_option,
-    interval_option,
-    linger_option,
-    print_result,
-    property_option,
-    records_option,
-    result_of,
-    size_option,
-    summary_of,
-    throughput_option,
-    topic_option,
-    warmup_option,
-)
-from barnabas.cli.tables import json_option
+from barnabas.cli.perf.perf_options import SendingOptions, print_sent, sending_options
 from barnabas.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -54,18 +36,7 @@ _LONGEST_POLL_MS = 100.0
 @click.command(name="end-to-end")
 @bootstrap_option
 @timeout_option
-@topic_option
-@records_option(10_000, "How many records to send.")
-@size_option(_STAMP.size)
-@throughput_option
-@acks_option
-@compression_option
-@linger_option
-@batch_size_option
-@warmup_option
-@property_option
-@interval_option
-@json_option
+@sending_options(10_000, least_size=_STAMP.size)
 def perf_end_to_end(timeout_seconds: float, **given: Any) -> None:
     """Send records, read them, and print how long each took. The figures mean what those of kafka-e2e-latency.sh mean.
 
@@ -110,10 +81,7 @@ def perf_end_to_end(timeout_seconds: float, **given: Any) -> None:
         finally:
             producer.close(0)
             consumer.close()
-    if counts.errors and not interrupted:
-        fail(f"{counts.errors[0]}; {counts.total().records:,} records had arrived before")
-    result = {"command": "end-to-end", "topic": topic, "size": options.size, **result_of(counts)}
-    print_result(summary_of(counts), result, as_json=options.as_json, interrupted=interrupted)
+    print_sent("end-to-end", options, counts, interrupted=interrupted)
 
 
 class RoundTrips:

@@ -7,55 +7,87 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS, EXIT_INTERRUPTED, parse_pairs
-from barnabas.cli.command_config import command_settings, parsed_value
-from barnabas.cli.option_types import COUNT, NUMBER
+from barnabas.cli.client_options import (
+    BOOTSTRAP_TIMEOUT_MS,
+    EXIT_INTERRUPTED,
+    command_settings,
+    fail,
+    parse_pairs,
+    parsed_value,
+)
+from barnabas.cli.option_types import COUNT, NUMBER, Option, option_stack
 from barnabas.cli.perf.perf_counts import Figures, PerfCounts
+from barnabas.cli.tables import json_option
 from barnabas.config.config_error import nearest_name
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 topic_option = click.option("--topic", required=True, metavar="TOPIC", help="The topic, with any number of partitions.")
-warmup_option = click.option(
-    "--warmup", type=NUMBER, default=0, metavar="N", help="Records before the measured ones, which count for nothing."
+measuring_options = option_stack(
+    click.option(
+        "--warmup",
+        type=NUMBER,
+        default=0,
+        metavar="N",
+        help="Records before the measured ones, which count for nothing.",
+    ),
+    click.option(
+        "--property",
+        "properties",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A setting of the client by Kafka's name, such as fetch.min.bytes=1000 (repeatable).",
+    ),
+    click.option(
+        "--interval",
+        "interval_seconds",
+        type=click.FloatRange(min=0.05),
+        metavar="SECONDS",
+        help="How often progress is shown.  [default: 1 on a terminal, else 5]",
+    ),
+    json_option,
 )
-property_option = click.option(
-    "--property",
-    "properties",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A setting of the client by Kafka's name, such as fetch.min.bytes=1000 (repeatable).",
+"""The options that the commands end with: those of PerfOptions but for brokers and topic."""
+_sending_options = option_stack(
+    click.option(
+        "--throughput",
+        type=float,
+        default=-1.0,
+        metavar="RECORDS/SEC",
+        help="The wanted rate; -1 or any negative number for as fast as possible.",
+    ),
+    click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True),
+    click.option(
+        "--compression",
+        type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+        default="none",
+        show_default=True,
+        help="How batches are compressed.",
+    ),
+    click.option("--linger-ms", type=NUMBER, metavar="MS", help="How long a batch waits for more records."),
+    click.option("--batch-size", type=NUMBER, metavar="BYTES", help="How large a batch grows."),
 )
-interval_option = click.option(
-    "--interval",
-    "interval_seconds",
-    type=click.FloatRange(min=0.05),
-    metavar="SECONDS",
-    help="How often progress is shown.  [default: 1 on a terminal, else 5]",
-)
-throughput_option = click.option(
-    "--throughput",
-    type=float,
-    default=-1.0,
-    metavar="RECORDS/SEC",
-    help="The wanted rate; -1 or any negative number for as fast as possible.",
-)
-acks_option = click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
-compression_option = click.option(
-    "--compression",
-    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
-    default="none",
-    show_default=True,
-    help="How batches are compressed.",
-)
-linger_option = click.option("--linger-ms", type=NUMBER, metavar="MS", help="How long a batch waits for more records.")
-batch_size_option = click.option("--batch-size", type=NUMBER, metavar="BYTES", help="How large a batch grows.")
+
+
+def records_option(default: int | None, help_text: str) -> Option:
+    """Return the option `--records` with this default."""
+    return click.option("--records", type=COUNT, default=default, show_default=True, metavar="N", help=help_text)
+
+
+def sending_options(records: int, least_size: int) -> Option:
+    """Return what adds the options of SendingOptions. records: how many are the default. least_size: in bytes."""
+    size = click.IntRange(least_size, 1 << 30)
+    return option_stack(
+        topic_option,
+        records_option(records, "How many records to send."),
+        click.option("--size", type=size, default=100, show_default=True, metavar="BYTES", help="Of each value."),
+        _sending_options,
+        measuring_options,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,17 +157,6 @@ class ReadingOptions(PerfOptions):
     idle_seconds: float
 
 
-def records_option(default: int | None, help_text: str) -> Callable[[F], F]:
-    """Return the option `--records` with this default."""
-    return click.option("--records", type=COUNT, default=default, show_default=True, metavar="N", help=help_text)
-
-
-def size_option(minimum: int) -> Callable[[F], F]:
-    """Return the option `--size` for values of at least `minimum` bytes."""
-    kind = click.IntRange(minimum, 1 << 30)
-    return click.option("--size", type=kind, default=100, show_default=True, metavar="BYTES", help="Of each value.")
-
-
 def wanted_rate(throughput: float) -> float | None:
     """Return the records per second, or None for no limit. Raises click.UsageError for 0 and NaN."""
     if throughput < 0:
@@ -192,6 +213,14 @@ def result_of(counts: PerfCounts) -> dict[str, object]:
     """Return rates and latencies for JSON."""
     latency = {name.removesuffix("_ms"): round(value, 3) for name, value in counts.latency()._asdict().items()}
     return {**rates_of(counts.total()), "latency_ms": latency}
+
+
+def print_sent(command: str, options: SendingOptions, counts: PerfCounts, *, interrupted: bool) -> None:
+    """Print the result of a command that sends records. Raises SystemExit: a record failed, or after Ctrl-C."""
+    if counts.errors and not interrupted:
+        fail(f"{counts.errors[0]}; {counts.total().records:,} records had arrived before")
+    result = {"command": command, "topic": options.topic, "size": options.size, **result_of(counts)}
+    print_result(summary_of(counts), result, as_json=options.as_json, interrupted=interrupted)
 
 
 def print_result(summary: str, result: Mapping[str, object], *, as_json: bool, interrupted: bool) -> None:

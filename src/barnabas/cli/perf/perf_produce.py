@@ -13,26 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, check_place, fail, friendly_errors
+from barnabas.cli.client_options import bootstrap_option, check_place, friendly_errors
 from barnabas.cli.perf.perf_counts import Pace, PerfCounts, Progress
-from barnabas.cli.perf.perf_options import (
-    SendingOptions,
-    acks_option,
-    batch_size_option,
-    compression_option,
-    interval_option,
-    linger_option,
-    print_result,
-    property_option,
-    records_option,
-    result_of,
-    size_option,
-    summary_of,
-    throughput_option,
-    topic_option,
-    warmup_option,
-)
-from barnabas.cli.tables import json_option
+from barnabas.cli.perf.perf_options import SendingOptions, print_sent, sending_options
 from barnabas.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -47,18 +30,7 @@ _LETTERS = bytes(ord("A") + byte % 26 for byte in range(256))
 
 @click.command(name="produce")
 @bootstrap_option
-@topic_option
-@records_option(100_000, "How many records to send.")
-@size_option(0)
-@throughput_option
-@acks_option
-@compression_option
-@linger_option
-@batch_size_option
-@warmup_option
-@property_option
-@interval_option
-@json_option
+@sending_options(100_000, least_size=0)
 def perf_produce(**given: Any) -> None:
     """Send records, and print rates and latencies. The figures mean what those of kafka-producer-perf-test.sh mean.
 
@@ -93,10 +65,7 @@ def perf_produce(**given: Any) -> None:
             interrupted = True
         finally:
             producer.close(0 if interrupted or counts.errors else None)
-    if counts.errors and not interrupted:
-        fail(f"{counts.errors[0]}; {counts.total().records:,} records had arrived before")
-    result = {"command": "produce", "topic": options.topic, "size": options.size, **result_of(counts)}
-    print_result(summary_of(counts), result, as_json=options.as_json, interrupted=interrupted)
+    print_sent("produce", options, counts, interrupted=interrupted)
 
 
 class RecordSender(Protocol):

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS
-from barnabas.cli.command_config import command_settings
+from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS, command_settings
 
 if TYPE_CHECKING:
     from barnabas.clients.consumer import Consumer, ConsumerRecord

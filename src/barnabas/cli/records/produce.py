@@ -19,12 +19,12 @@ from barnabas.cli.client_options import (
     BOOTSTRAP_TIMEOUT_MS,
     bootstrap_option,
     check_place,
+    command_settings,
     fail,
     friendly_errors,
     parse_pairs,
     timeout_option,
 )
-from barnabas.cli.command_config import command_settings
 from barnabas.cli.option_types import NUMBER, resolve_escapes
 
 if TYPE_CHECKING:

@@ -5,12 +5,13 @@ Used by `barnabas cluster health` and `barnabas topics describe`, on the main th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from barnabas.cli.client_options import friendly_errors, open_admin
+from barnabas.cli.client_options import Connect
+from barnabas.cli.option_types import Option, option_stack
 from barnabas.cli.tables import print_table
 
 if TYPE_CHECKING:
@@ -25,14 +26,22 @@ AT_MINIMUM = "at min.insync.replicas"
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
-_PROBLEM_OPTIONS = {
-    "--under-replicated": (UNDER_REPLICATED, "Only partitions with fewer in-sync replicas than replicas."),
-    "--unavailable": (UNAVAILABLE, "Only partitions without a leader that is alive."),
-    "--under-min-isr": (UNDER_MINIMUM, "Only partitions below min.insync.replicas, which refuse writes of acks=all."),
-    "--at-min-isr": (AT_MINIMUM, "Only partitions at min.insync.replicas, which cannot lose an in-sync replica."),
-}
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+def _option(name: str, problem: str, text: str) -> Option:
+    return click.option(name, "problem", flag_value=problem, default=None, help=text)
+
+
+problem_options = option_stack(
+    _option("--under-replicated", UNDER_REPLICATED, "Only partitions with fewer in-sync replicas than replicas."),
+    _option("--unavailable", UNAVAILABLE, "Only partitions without a leader that is alive."),
+    _option(
+        "--under-min-isr", UNDER_MINIMUM, "Only partitions below min.insync.replicas, which refuse writes of acks=all."
+    ),
+    _option(
+        "--at-min-isr", AT_MINIMUM, "Only partitions at min.insync.replicas, which cannot lose an in-sync replica."
+    ),
+)
+"""The options that select partitions by a problem; the last one given counts."""
 
 
 class JudgedPartition(NamedTuple):
@@ -71,7 +80,7 @@ def judge_partitions(admin: Admin, topics: Mapping[str, TopicDescription]) -> li
     for name in sorted(topics):
         minimum = _min_insync_replicas(admin, name)
         if minimum is None:
-            continue  # the topic was deleted meanwhile
+            continue  # the topic has been deleted
         for partition in topics[name].partitions:
             added = adding.get(TopicPartition(name, partition.partition), ())
             judged.append(JudgedPartition(partition, problems_of(partition, live_brokers, minimum, added)))
@@ -104,16 +113,9 @@ def _min_insync_replicas(admin: Admin, topic: str) -> int | None:
     return int(entries[MIN_INSYNC_REPLICAS].value or 1)
 
 
-def problem_options(command: _Command) -> _Command:
-    """Add `--under-replicated` and its kin, which select partitions by a problem; the last one given counts."""
-    for option, (problem, text) in reversed(_PROBLEM_OPTIONS.items()):
-        command = click.option(option, "problem", flag_value=problem, default=None, help=text)(command)
-    return command
-
-
-def show_partitions_with(problem: str, names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float) -> None:
+def show_partitions_with(problem: str, names: tuple[str, ...], connect: Connect) -> None:
     """Print the partitions of these topics, or of all, that have a problem. Raises SystemExit for an error."""
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         judged = judge_partitions(admin, admin.describe_topics(dict.fromkeys(names) or None))
     print_table(
         ("topic", "partition", "leader", "replicas", "in sync"),

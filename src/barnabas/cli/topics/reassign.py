@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.client_options import (
-    EXIT_FAILED,
-    bootstrap_option,
-    friendly_errors,
-    open_admin,
-    partitions_of,
-    timeout_option,
-)
+from barnabas.cli.client_options import EXIT_FAILED, Connect, admin_options, partitions_of
 from barnabas.cli.option_types import NUMBER, RATE
 from barnabas.cli.tables import json_option, print_json
 from barnabas.cli.topics.reassignment_plan import (
@@ -56,8 +49,7 @@ def reassign() -> None:
 
 @reassign.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.option("--to", metavar="ID[,ID...]", required=True, help="The brokers that shall have the partitions.")
 @click.option("--disable-rack-aware", is_flag=True, help="Ignore the racks of the brokers.")
 @click.option(
@@ -65,14 +57,7 @@ def reassign() -> None:
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Write the present replicas to this file: the plan that undoes the move.",
 )
-def generate(
-    names: tuple[str, ...],
-    bootstrap_servers: str,
-    timeout_seconds: float,
-    to: str,
-    disable_rack_aware: bool,
-    current: Path | None,
-) -> None:
+def generate(names: tuple[str, ...], connect: Connect, to: str, disable_rack_aware: bool, current: Path | None) -> None:
     """Print a plan that spreads all partitions of topics over brokers. Nothing is moved.
 
     \b
@@ -85,7 +70,7 @@ def generate(
     from barnabas.cli.topics.reassignment_plan import plan_text, propose_plan
 
     brokers = parse_broker_ids(to, "--to")
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         present = _replicas(admin, names)
         nodes = admin.describe_cluster().nodes
         proposed = propose_plan(
@@ -102,8 +87,7 @@ def generate(
 
 @reassign.command()
 @click.argument("name", required=False)
-@bootstrap_option
-@timeout_option
+@admin_options
 @partition_option
 @click.option("--to", metavar="ID[,ID...]", help="The new replicas of each partition, the preferred leader first.")
 @plan_option
@@ -118,8 +102,7 @@ def generate(
 def execute(
     context: click.Context,
     name: str | None,
-    bootstrap_servers: str,
-    timeout_seconds: float,
+    connect: Connect,
     indexes: tuple[int, ...],
     to: str | None,
     plan: Path | None,
@@ -137,7 +120,7 @@ def execute(
     \f
     Raises click.UsageError for options that do not go together, or a wrong value.
     """
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         wanted, log_dirs = _wanted(admin, name, indexes, to, plan)
         if throttle >= 0:
             # Before the moves: not a byte of them is copied faster.
@@ -154,8 +137,7 @@ def execute(
 
 @reassign.command()
 @click.argument("name", required=False)
-@bootstrap_option
-@timeout_option
+@admin_options
 @partition_option
 @click.option("--to", metavar="ID[,ID...]", help="The replicas that each partition should have.")
 @plan_option
@@ -164,8 +146,7 @@ def execute(
 def verify(
     context: click.Context,
     name: str | None,
-    bootstrap_servers: str,
-    timeout_seconds: float,
+    connect: Connect,
     indexes: tuple[int, ...],
     to: str | None,
     plan: Path | None,
@@ -182,7 +163,7 @@ def verify(
     \f
     Raises click.UsageError for options that do not go together, or a wrong value.
     """
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         wanted, log_dirs = _wanted(admin, name, indexes, to, plan)
         # First what goes on, then the replicas: a move that ends in between is still in progress, and never lost.
         ongoing = admin.list_partition_reassignments(list(wanted))
@@ -213,12 +194,11 @@ def verify(
 
 @reassign.command("list")
 @click.argument("names", metavar="[NAME...]", nargs=-1)
-@bootstrap_option
-@timeout_option
+@admin_options
 @json_option
-def list_(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float, as_json: bool) -> None:
+def list_(names: tuple[str, ...], connect: Connect, as_json: bool) -> None:
     """Show the reassignments in progress, of these topics or of all."""
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         found = admin.list_partition_reassignments(partitions_of(admin, names, ()) if names else None)
     if as_json:
         moves = [{**place._asdict(), **each._asdict()} for place, each in sorted(found.items())]
@@ -232,8 +212,7 @@ def list_(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float
 
 @reassign.command()
 @click.argument("names", metavar="[NAME...]", nargs=-1)
-@bootstrap_option
-@timeout_option
+@admin_options
 @partition_option
 @plan_option
 @preserve_option
@@ -241,8 +220,7 @@ def list_(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float
 def cancel(
     context: click.Context,
     names: tuple[str, ...],
-    bootstrap_servers: str,
-    timeout_seconds: float,
+    connect: Connect,
     indexes: tuple[int, ...],
     plan: Path | None,
     preserve_throttles: bool,
@@ -258,7 +236,7 @@ def cancel(
         raise click.UsageError("give NAMEs or --plan FILE, not both")
     if indexes and not names:
         raise click.UsageError("--partition needs a topic")
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         places = partitions_of(admin, names, indexes) if names else None
         if plan is not None:
             places = list(_planned(plan).replicas)

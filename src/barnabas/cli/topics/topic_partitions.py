@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import click
 
-from barnabas.cli.client_options import (
-    EXIT_FAILED,
-    bootstrap_option,
-    friendly_errors,
-    open_admin,
-    partitions_of,
-    timeout_option,
-)
+from barnabas.cli.client_options import EXIT_FAILED, Connect, admin_options, partitions_of
 from barnabas.cli.option_types import COUNT, NUMBER
 
 
 @click.command()
 @click.argument("name")
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.option("--partitions", type=COUNT, required=True, help="The new total number of partitions.")
 @click.option(
     "--assign",
@@ -27,14 +19,7 @@ from barnabas.cli.option_types import COUNT, NUMBER
     help="The brokers of a new partition, the preferred leader first. Once for each new partition, or not at all.",
 )
 @click.option("--validate-only", is_flag=True, help="Check the change without making it.")
-def alter(
-    name: str,
-    bootstrap_servers: str,
-    timeout_seconds: float,
-    partitions: int,
-    assign: tuple[str, ...],
-    validate_only: bool,
-) -> None:
+def alter(name: str, connect: Connect, partitions: int, assign: tuple[str, ...], validate_only: bool) -> None:
     """Add partitions to a topic. The number of partitions can never be lowered.
 
     Records stay in their partitions, but new records of a key may go to another partition than before.
@@ -46,15 +31,14 @@ def alter(
     from barnabas.clients.admin import NewPartitions
 
     assignments = [parse_broker_ids(text, "--assign") for text in assign]
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         admin.create_partitions({name: NewPartitions(partitions, assignments)}, validate_only=validate_only)
         click.echo(f"{name} {'could have' if validate_only else 'has'} {partitions} partitions")
 
 
 @click.command("elect-leaders")
 @click.argument("names", metavar="[NAME...]", nargs=-1)
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.option("--partition", "indexes", type=NUMBER, multiple=True, help="Only this partition (repeatable).")
 @click.option(
     "--unclean",
@@ -63,12 +47,7 @@ def alter(
 )
 @click.pass_context
 def elect_leaders(
-    context: click.Context,
-    names: tuple[str, ...],
-    bootstrap_servers: str,
-    timeout_seconds: float,
-    indexes: tuple[int, ...],
-    unclean: bool,
+    context: click.Context, names: tuple[str, ...], connect: Connect, indexes: tuple[int, ...], unclean: bool
 ) -> None:
     """Make the first replica of each partition its leader again, of these topics or of all.
 
@@ -85,7 +64,7 @@ def elect_leaders(
 
     if not names and (indexes or unclean):
         raise click.UsageError("--partition and --unclean need the name of a topic")
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         election = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
         results = admin.elect_leaders(election, partitions_of(admin, names, indexes) if names else None)
     for place, error in sorted(results.items()):

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.client_options import (
-    EXIT_FAILED,
-    bootstrap_option,
-    friendly_errors,
-    open_admin,
-    parse_pairs,
-    partitions_of,
-    timeout_option,
-)
+from barnabas.cli.client_options import EXIT_FAILED, Connect, admin_options, parse_pairs, partitions_of
 from barnabas.cli.option_types import COUNT, NUMBER, REPLICATION_FACTOR
 from barnabas.cli.tables import print_table
 from barnabas.cli.topics.partition_problems import problem_options, show_partitions_with
@@ -45,8 +37,7 @@ topics.add_command(elect_leaders)
 
 @topics.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.option("--partitions", type=COUNT, help="[default: the broker's num.partitions]")
 @click.option(
     "--replication-factor", type=REPLICATION_FACTOR, help="[default: the broker's default.replication.factor]"
@@ -56,8 +47,7 @@ topics.add_command(elect_leaders)
 @click.option("--validate-only", is_flag=True, help="Check the request without creating topics.")
 def create(
     names: tuple[str, ...],
-    bootstrap_servers: str,
-    timeout_seconds: float,
+    connect: Connect,
     partitions: int | None,
     replication_factor: int | None,
     configs: tuple[str, ...],
@@ -74,7 +64,7 @@ def create(
 
     settings = {name.strip(): value.strip() for name, value in parse_pairs(configs, "--config").items()}
     has_failed = False
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         # One request for each topic, because `create_topics` raises the first error and drops the other results.
         for name in dict.fromkeys(names):
             topic = NewTopic(name, partitions or -1, replication_factor or -1, dict(settings))
@@ -95,22 +85,20 @@ def create(
 
 
 @topics.command("list")
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.option("--internal", is_flag=True, help="Show internal topics too.")
-def list_topics(bootstrap_servers: str, timeout_seconds: float, internal: bool) -> None:
+def list_topics(connect: Connect, internal: bool) -> None:
     """List the names of all topics."""
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         for name in admin.list_topics(include_internal=internal):
             click.echo(name)
 
 
 @topics.command()
 @click.argument("names", metavar="[NAME...]", nargs=-1)
-@bootstrap_option
-@timeout_option
+@admin_options
 @problem_options
-def describe(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float, problem: str | None) -> None:
+def describe(names: tuple[str, ...], connect: Connect, problem: str | None) -> None:
     """Show partitions, replicas and settings of topics. Without a NAME, of all but internal topics.
 
     With one of the options about replicas: only the partitions that are so, without a NAME of internal topics too.
@@ -121,9 +109,9 @@ def describe(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: fl
 
     """
     if problem is not None:
-        show_partitions_with(problem, names, bootstrap_servers, timeout_seconds)
+        show_partitions_with(problem, names, connect)
         return
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         described = admin.describe_topics(dict.fromkeys(names) or None)
         # Internal topics have dozens of partitions, which would bury those of the user.
         for name in sorted(name for name, each in described.items() if names or not each.is_internal):
@@ -134,15 +122,14 @@ def describe(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: fl
 
 @topics.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.option("--if-exists", is_flag=True, help="Skip topics that don't exist.")
-def delete(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float, if_exists: bool) -> None:
+def delete(names: tuple[str, ...], connect: Connect, if_exists: bool) -> None:
     """Delete topics with all their records. A topic that cannot be deleted does not stop the deletion of the others."""
     from barnabas.protocol.errors import ApiError, ErrorCode
 
     has_failed = False
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         # One request for each topic, because `delete_topics` raises the first error and drops the other results.
         for name in dict.fromkeys(names):
             try:
@@ -159,13 +146,10 @@ def delete(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: floa
 
 @topics.command("delete-records")
 @click.argument("name")
-@bootstrap_option
-@timeout_option
+@admin_options
 @click.option("--before", required=True, metavar="OFFSET|end", help="The first offset to keep; `end` keeps none.")
 @click.option("--partition", "partitions", type=NUMBER, multiple=True, help="Only this partition (repeatable).")
-def delete_records(
-    name: str, bootstrap_servers: str, timeout_seconds: float, before: str, partitions: tuple[int, ...]
-) -> None:
+def delete_records(name: str, connect: Connect, before: str, partitions: tuple[int, ...]) -> None:
     """Delete the oldest records of a topic.
 
     \b
@@ -176,7 +160,7 @@ def delete_records(
     """
     if before != "end" and not before.isdecimal():
         raise click.UsageError(f"--before takes an offset or `end`, not {before!r}")
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         offset = HIGH_WATERMARK if before == "end" else int(before)
         starts = admin.delete_records(dict.fromkeys(partitions_of(admin, (name,), partitions), offset))
         for key, start in sorted(starts.items()):
@@ -185,13 +169,12 @@ def delete_records(
 
 @topics.command()
 @click.argument("name")
-@bootstrap_option
-@timeout_option
-def producers(name: str, bootstrap_servers: str, timeout_seconds: float) -> None:
+@admin_options
+def producers(name: str, connect: Connect) -> None:
     """Show the idempotent producers that are known to the partitions of a topic."""
     from barnabas.protocol.topic_partition import TopicPartition
 
-    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+    with connect() as admin:
         partitions = [TopicPartition(name, info.partition) for info in admin.describe_topics([name])[name].partitions]
         rows = [
             (

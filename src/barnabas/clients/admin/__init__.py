@@ -5,24 +5,23 @@ from barnabas.clients.admin.admin import Admin
 from barnabas.clients.admin.client_quotas import DEFAULT, QuotaEntity
 from barnabas.clients.admin.configs import ConfigChange, ConfigResource
 from barnabas.clients.admin.features import BrokerFeatures, FeatureUpdate
-from barnabas.clients.admin.group_members import GroupDescription, GroupListing, GroupMember
-from barnabas.clients.admin.new_topic import (
+from barnabas.clients.admin.group_admin import GroupDescription, GroupListing, GroupMember
+from barnabas.clients.admin.partition_changes import NewPartitions, PartitionReassignment
+from barnabas.clients.admin.records import LogDir, ProducerState, ReplicaInfo
+from barnabas.clients.admin.scram_credentials import ScramAlteration, ScramCredential, ScramMechanism
+from barnabas.clients.admin.topics import (
     ClusterDescription,
     ConfigEntry,
     CreatedTopic,
     NewTopic,
 )
-from barnabas.clients.admin.partition_changes import NewPartitions, PartitionReassignment
-from barnabas.clients.admin.records import LogDir, ProducerState, ReplicaInfo
-from barnabas.clients.admin.scram_credentials import ScramAlteration, ScramCredential, ScramMechanism
 from barnabas.clients.admin.transactions import (
     FencedProducer,
     OpenTransaction,
     TransactionDescription,
     TransactionListing,
 )
-from barnabas.clients.calls.topic_lookup import TopicDescription
-from barnabas.clients.metadata.cluster import PartitionInfo
+from barnabas.clients.metadata.cluster import PartitionInfo, TopicDescription
 from barnabas.clients.values import OffsetAndMetadata, PreparedTransaction
 from barnabas.protocol.codes import ConfigOperation, ConfigResourceType, ElectionType, UpgradeType
 from barnabas.security.acl.acl_binding import (

@@ -13,12 +13,16 @@ from typing import TypeVar
 
 from barnabas.clients.admin.group_coordinators import PASSING_ERRORS, CoordinatedIds, ask_coordinators
 from barnabas.clients.calls.blocking_client import BlockingClient
-from barnabas.clients.calls.leader_calls import UNKNOWN_PARTITION_MS, LeaderWaits, ask_leaders
-from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp, lookup_offsets
-from barnabas.clients.client_metrics import MetricName, counted
+from barnabas.clients.calls.offset_lookup import (
+    UNKNOWN_PARTITION_MS,
+    LeaderWaits,
+    OffsetAndTimestamp,
+    ask_leaders,
+    lookup_offsets,
+)
+from barnabas.clients.client_metrics import MeasuredNetwork, MetricName, counted, network_metrics
 from barnabas.clients.errors import ClientTimeout, Disconnected
 from barnabas.clients.metadata.cluster import Cluster
-from barnabas.clients.network_metrics import MeasuredNetwork, network_metrics
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition

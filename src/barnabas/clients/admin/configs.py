@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple, Self, TypeVar
 
 from barnabas.clients.admin.admin_calls import AdminCalls, AdminPart
-from barnabas.clients.admin.new_topic import ConfigEntry
+from barnabas.clients.admin.topics import ConfigEntry
 from barnabas.clients.errors import raise_error
 from barnabas.protocol.codes import ConfigOperation, ConfigResourceType
 from barnabas.protocol.messages.configs import (

@@ -152,7 +152,7 @@ class AdminTransactions(AdminPart):
     def abort_transaction(self, transaction: OpenTransaction) -> None:
         """End a hanging transaction in one partition, as `describe_producers` shows it, by an abort marker.
 
-        Only for transactions that no coordinator knows any more. Raises ApiError.
+        Only for transactions that no coordinator knows. Raises ApiError.
         """
         topic, partition = transaction.topic_partition
 

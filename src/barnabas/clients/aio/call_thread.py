@@ -49,7 +49,7 @@ class LoopResults(Generic[T]):
         try:
             self._loop.call_soon_threadsafe(self.deliver)
         except RuntimeError:
-            # Only a program that ends without `stop` closes the loop before. Its futures can wake no task any more.
+            # Only a program that ends without `stop` closes the loop before. Its futures cannot wake a task.
             logger.warning("The event loop was closed before the client was stopped: results are lost")
 
     def deliver(self) -> None:

@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial, wraps
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar, Unpack
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar, Unpack
 
 from barnabas.clients.aio.call_thread import CallThread
 from barnabas.clients.aio.rebalance_listener import AnyRebalanceListener, ListenerOnLoop
-from barnabas.clients.aio.record_buffer import RecordBuffer
-from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp
-from barnabas.clients.client_metrics import MetricName
 from barnabas.clients.consumer import consumer as core
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
@@ -32,12 +31,89 @@ from barnabas.clients.consumer.consumer_settings import ConsumerSettings
 from barnabas.clients.consumer.group.offset_commits import Offsets
 from barnabas.clients.consumer.subscription_state import SubscriptionPattern
 from barnabas.clients.errors import ClientClosed, WokenUp
-from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.clients.settings.notation import chosen_config
-from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata
+from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 
+
+class RecordBuffer:
+    """The records that were read and not yet handed to a task, in order. The consumer's thread adds, the loop takes.
+
+    One lock guards the records. They were read by the core, whose positions lie behind them. So whatever needs the
+    position as the user sees it asks here first: a partition's position is the offset of its first record here.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._records: deque[ConsumerRecord] = deque()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def add(self, records: Iterable[ConsumerRecord]) -> None:
+        """Add records that were read."""
+        with self._lock:
+            self._records.extend(records)
+
+    def take_one(self) -> ConsumerRecord | None:
+        """Remove and return the first record, or None."""
+        with self._lock:
+            return self._records.popleft() if self._records else None
+
+    def take(self, limit: int | None) -> list[ConsumerRecord]:
+        """Remove and return the first `limit` records, or all."""
+        with self._lock:
+            if limit is None or limit >= len(self._records):
+                taken = list(self._records)
+                self._records.clear()
+                return taken
+            return [self._records.popleft() for _ in range(limit)]
+
+    def drop(self, topic_partition: TopicPartition | None = None) -> None:
+        """Forget the records of a partition, or all."""
+        with self._lock:
+            kept = (
+                [] if topic_partition is None else [each for each in self._records if _place(each) != topic_partition]
+            )
+            self._records = deque(kept)
+
+    def first_offsets(self) -> dict[TopicPartition, int]:
+        """Return the offset of the first record of each partition that has some here."""
+        with self._lock:
+            return self._first_offsets()
+
+    def give_back(self) -> dict[TopicPartition, int]:
+        """Forget all records. Returns the offsets of the first ones by partition, at which to read again."""
+        with self._lock:
+            offsets = self._first_offsets()
+            self._records.clear()
+            return offsets
+
+    def _first_offsets(self) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for record in self._records:
+            found.setdefault(_place(record), record.offset)
+        return found
+
+
+def _place(record: ConsumerRecord) -> TopicPartition:
+    return TopicPartition(record.topic, record.partition)
+
+
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _awaited(
+    method: Callable[Concatenate[core.Consumer, P], T], *, gives_back: bool = False
+) -> Callable[Concatenate[Consumer, P], Coroutine[Any, Any, T]]:
+    """Return the coroutine function that runs a method of the core on the consumer's thread (`Consumer._call`)."""
+
+    @wraps(method)
+    async def call(self: Consumer, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._call(lambda consumer: method(consumer, *args, **kwargs), gives_back=gives_back)
+
+    return call
 
 
 class _Running(NamedTuple):
@@ -222,29 +298,12 @@ class Consumer:
             lambda consumer: consumer.subscribe(topics, pattern=pattern, listener=on_loop), gives_back=True
         )
 
-    async def unsubscribe(self) -> None:
-        """Leave the group and forget all partitions. Raises what the listener raises."""
-        await self._call(core.Consumer.unsubscribe, gives_back=True)
-
-    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions from now on. Raises RuntimeError while subscribed."""
-        await self._call(lambda consumer: consumer.assign(partitions), gives_back=True)
-
-    async def subscription(self) -> set[str]:
-        """Return the topics that the consumer subscribes to by name, or that match its pattern."""
-        return await self._call(core.Consumer.subscription)
-
-    async def assignment(self) -> set[TopicPartition]:
-        """Return the partitions that the group or the user assigned."""
-        return await self._call(core.Consumer.assignment)
-
-    async def enforce_rebalance(self, reason: str = "") -> None:
-        """Join the group again with the next poll. Raises ValueError without a `group_id`."""
-        await self._call(lambda consumer: consumer.enforce_rebalance(reason))
-
-    async def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return this consumer's identity in its group. Raises ValueError without a `group_id`."""
-        return await self._call(core.Consumer.group_metadata)
+    unsubscribe = _awaited(core.Consumer.unsubscribe, gives_back=True)
+    assign = _awaited(core.Consumer.assign, gives_back=True)
+    subscription = _awaited(core.Consumer.subscription)
+    assignment = _awaited(core.Consumer.assignment)
+    enforce_rebalance = _awaited(core.Consumer.enforce_rebalance)
+    group_metadata = _awaited(core.Consumer.group_metadata)
 
     # -- positions
 
@@ -283,17 +342,9 @@ class Consumer:
 
         return await self._call(position)
 
-    async def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return no records of these partitions until `resume`, or until they are revoked. Raises LookupError."""
-        await self._call(lambda consumer: consumer.pause(partitions), gives_back=True)
-
-    async def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Undo `pause`. Raises LookupError for a partition that is not assigned."""
-        await self._call(lambda consumer: consumer.resume(partitions))
-
-    async def paused(self) -> set[TopicPartition]:
-        """Return the partitions that are paused."""
-        return await self._call(core.Consumer.paused)
+    pause = _awaited(core.Consumer.pause, gives_back=True)
+    resume = _awaited(core.Consumer.resume)
+    paused = _awaited(core.Consumer.paused)
 
     # -- the group's offsets
 
@@ -314,35 +365,15 @@ class Consumer:
 
         await self._call(commit)
 
-    async def committed(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the group's committed offset of each partition, or None. Raises ApiError, ClientTimeout."""
-        return await self._call(lambda consumer: consumer.committed(partitions, timeout_ms))
+    committed = _awaited(core.Consumer.committed)
 
     # -- the cluster
 
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offset that each partition still has. Raises ClientTimeout, ApiError."""
-        return await self._call(lambda consumer: consumer.beginning_offsets(partitions))
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset after the last record of each partition. Raises ClientTimeout, ApiError."""
-        return await self._call(lambda consumer: consumer.end_offsets(partitions))
-
-    async def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after each timestamp, or None. Raises ClientTimeout, ApiError, ValueError."""
-        return await self._call(lambda consumer: consumer.offsets_for_times(timestamps_ms))
-
-    async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """Return the topic's partitions, or nothing for a topic that does not exist. Raises ClientTimeout, ApiError."""
-        return await self._call(lambda consumer: consumer.partitions_for(topic))
-
-    async def metrics(self) -> dict[MetricName, float]:
-        """Return what this consumer has fetched, by Kafka's names; not a number where nothing was measured yet."""
-        return await self._call(core.Consumer.metrics)
+    beginning_offsets = _awaited(core.Consumer.beginning_offsets)
+    end_offsets = _awaited(core.Consumer.end_offsets)
+    offsets_for_times = _awaited(core.Consumer.offsets_for_times)
+    partitions_for = _awaited(core.Consumer.partitions_for)
+    metrics = _awaited(core.Consumer.metrics)
 
     # -- steps
 

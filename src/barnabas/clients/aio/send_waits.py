@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.clients.errors import ClientClosed, ClientTimeout
-from barnabas.clients.producer.producer_topics import KnownTopic
-from barnabas.clients.producer.send_conditions import SendConditions
-from barnabas.clients.producer.wait_times import Wait
+from barnabas.clients.producer.producer_topics import KnownTopic, Wait
+from barnabas.clients.producer.record_appender import SendConditions
 
 # An error that ends the wait for metadata comes without an update, so without a signal: this is how soon it is seen.
 _LOOK_AGAIN_SECONDS = 0.1
@@ -37,7 +36,7 @@ class LoopSignal:
         try:
             self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:
-            # The loop was closed: no task waits any more.
+            # The loop was closed: no task is waiting.
             return
 
     async def wait(self, timeout_seconds: float | None = None) -> None:

@@ -13,9 +13,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientClosed, ClientTimeout, Disconnected
-from barnabas.clients.metadata.bootstrap import bootstrap_nodes
 from barnabas.clients.metadata.cluster import Cluster
-from barnabas.clients.metadata.cluster_metadata import ClusterMetadata, MetadataConfig
+from barnabas.clients.metadata.cluster_metadata import ClusterMetadata, MetadataConfig, bootstrap_nodes
 from barnabas.clients.metadata.metadata_updater import ClusterMetadataUpdater
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.message import Message
@@ -115,7 +114,7 @@ class BlockingClient:
         self, measure: Callable[[], Mapping[MetricName, float]], labels: Callable[[], Mapping[str, str]]
     ) -> None:
         """Push what `measure` returns to brokers that ask for it, in the polls of this client; `labels` name it."""
-        # Imported when used: only consumers push metrics, if they are not told otherwise.
+        # Imported when used: only consumers push metrics, unless their settings say otherwise.
         from barnabas.clients.telemetry.client_telemetry import ClientTelemetry  # noqa: PLC0415
 
         self.telemetry = ClientTelemetry(self.network, measure, labels, self.clock, self.random)
@@ -226,8 +225,8 @@ class BlockingClient:
         reached; ClientTimeout, UnsupportedVersion, ClientClosed.
         """
         self.check_usable()
-        patience_ms = self._metadata_config.bootstrap_timeout_ms
-        last_attempt_ms = deadline_ms if patience_ms is None else min(deadline_ms, self.now_ms() + patience_ms)
+        timeout_ms = self._metadata_config.bootstrap_timeout_ms
+        last_attempt_ms = deadline_ms if timeout_ms is None else min(deadline_ms, self.now_ms() + timeout_ms)
         while True:
             # Looked up for each attempt: the broker may come back at another address, or the cluster may drop it.
             node = self._await_broker(broker_id, deadline_ms)

@@ -16,8 +16,8 @@ from typing import Self
 
 from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.errors import INVALID_METADATA_ERRORS
+from barnabas.clients.metadata.cluster import LeaderHints
 from barnabas.clients.metadata.cluster_metadata import MetadataConfig
-from barnabas.clients.metadata.leader_hints import LeaderHints
 from barnabas.clients.values import READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.fetch import FetchResponse

@@ -4,8 +4,7 @@ from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp
 from barnabas.clients.calls.raw_fetcher import FetchedRecords, RawFetcher
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
 from barnabas.clients.consumer.consumer import Consumer
-from barnabas.clients.consumer.consumer_config import ConsumerConfig
-from barnabas.clients.consumer.consumer_interceptors import ConsumerInterceptor
+from barnabas.clients.consumer.consumer_config import ConsumerConfig, ConsumerInterceptor
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.consumer_settings import ConsumerSettings
 from barnabas.clients.consumer.fetch_table import FetchTableSettings, fetch_table

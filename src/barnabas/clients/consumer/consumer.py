@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.calls.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, lookup_offsets, partitions_of
-from barnabas.clients.client_metrics import MetricName, counted
+from barnabas.clients.client_metrics import MeasuredNetwork, MetricName, counted, network_metrics
 from barnabas.clients.consumer.assignors.built_in import make_assignors
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
@@ -45,8 +45,7 @@ from barnabas.clients.consumer.offset_reset import (
     OffsetReset,
     parse_offset_reset,
 )
-from barnabas.clients.consumer.poll_metrics import OffsetCall
-from barnabas.clients.consumer.reading import Reading
+from barnabas.clients.consumer.reading import OffsetCall, Reading
 from barnabas.clients.consumer.subscription_state import (
     RebalanceListener,
     SubscriptionMode,
@@ -55,7 +54,6 @@ from barnabas.clients.consumer.subscription_state import (
 )
 from barnabas.clients.consumer.waiting import ConsumerWaiting
 from barnabas.clients.metadata.cluster import PartitionInfo
-from barnabas.clients.network_metrics import MeasuredNetwork, network_metrics
 from barnabas.clients.settings.notation import chosen_config
 from barnabas.clients.telemetry.client_telemetry import LAST_PUSH_MS
 from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata

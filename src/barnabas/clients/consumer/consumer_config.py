@@ -1,6 +1,8 @@
-"""The consumer's settings: Kafka's names with underscores, Kafka's defaults. Immutable.
+"""The consumer's settings, with Kafka's names and defaults, and the interceptors that are one of them.
 
-Made by users and by `Consumer`, on any thread. Kafka: ConsumerConfig.
+Settings are immutable, made by users and by `Consumer`, on any thread. Interceptors see the records that `poll` returns
+and the offsets that are committed; they are called on the consumer's thread, inside its calls; no lock.
+Kafka: ConsumerConfig, ConsumerInterceptor, ConsumerInterceptors.
 """
 
 from __future__ import annotations
@@ -9,12 +11,45 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
-from barnabas.clients.consumer.consumer_interceptors import ConsumerInterceptor, ConsumerInterceptors
+from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.deserializers import Deserializer, Deserializers
 from barnabas.clients.consumer.group.config import GroupProtocol, GroupRebalanceConfig, GroupSettings
+from barnabas.clients.consumer.group.offset_commits import Offsets
 from barnabas.clients.consumer.offset_reset import parse_offset_reset
+from barnabas.clients.interceptors import Interceptors
 from barnabas.clients.settings.notation import setting, settings_of
 from barnabas.clients.values import ISOLATION_LEVELS
+
+
+class ConsumerInterceptor:
+    """The base of interceptors, which override the methods of interest."""
+
+    def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """Return the records for the user: these, or others in their place."""
+        return records
+
+    def on_commit(self, offsets: Offsets) -> None:
+        """Take note of offsets that the coordinator has stored."""
+
+    def close(self) -> None:
+        """Let go of what the interceptor holds, when the consumer closes."""
+
+
+class ConsumerInterceptors(Interceptors[ConsumerInterceptor]):
+    """The interceptors of one consumer, called in their order."""
+
+    def __init__(self, interceptors: Sequence[ConsumerInterceptor]) -> None:
+        """Keep the interceptors. Raises TypeError for an object that is none."""
+        super().__init__(interceptors, ("on_consume", "on_commit", "close"))
+
+    def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """Return the records after all interceptors. One that raises, or returns no list, is passed over."""
+        return self._pass_through("on_consume", records, list, "a list of records")
+
+    def on_commit(self, offsets: Offsets) -> None:
+        """Call all interceptors with offsets that were committed."""
+        self._call_all("on_commit", offsets)
+
 
 # With the consumer protocol, the coordinator assigns the partitions and sets the times.
 _SETTINGS_OF_OTHER_PROTOCOL = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
-from barnabas.clients.consumer.consumer_interceptors import ConsumerInterceptor
+from barnabas.clients.consumer.consumer_config import ConsumerInterceptor
 from barnabas.clients.consumer.deserializers import Deserializer
 from barnabas.clients.settings.client_settings import ClientSettings
 

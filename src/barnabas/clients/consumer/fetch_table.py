@@ -49,7 +49,7 @@ def fetch_table(
     `barnabas.clients.arrow.TABLE_SCHEMA`; without it, or with None, the table has all columns.
 
     Raises ValueError for an unknown partition, column or place, ApiError: UNKNOWN_TOPIC_OR_PARTITION for an unknown
-    topic, OFFSET_OUT_OF_RANGE for a start that the log does not have any more; ClientTimeout when nothing comes for
+    topic, OFFSET_OUT_OF_RANGE for a start that the log no longer has; ClientTimeout when nothing comes for
     `default_api_timeout_ms`, CorruptRecord.
     """
     columns = settings.pop("columns", None)
@@ -85,7 +85,7 @@ class _RangeReader:
         self._consumer = consumer
         self._timeout_ms = timeout_ms
         self._result = TableDecoder(columns)
-        # Without them, rows beyond the end could not be told, nor rows be put in order.
+        # Without them, rows beyond the end could not be recognized, nor rows be put in order.
         self._columns = tuple(dict.fromkeys([*self._result.columns, "partition", "offset"]))
         self._rows_before: Callable[[Rows, int], Rows] = rows_before
 

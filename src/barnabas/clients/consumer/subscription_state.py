@@ -10,7 +10,7 @@ about to be revoked.
 A position is checked because an unclean election may have cut the log (KIP-320). `leader` is the leader, with its
 epoch, that the position was checked against. For example, a consumer has read up to offset 100 in leader epoch 5; the
 next leader has epoch 6 and had only 80 records of epoch 5. Asked where epoch 5 ends, that leader answers 80: records 80
-to 99 are lost, and other records may have these offsets now. So the position goes back to 80, or the user is told.
+to 99 are lost, and other records may have these offsets now. So the position goes back to 80, or an error is raised.
 
 Kafka: SubscriptionState, SubscriptionPattern, ConsumerRebalanceListener.
 """

@@ -11,11 +11,15 @@ from barnabas.clients.errors import (
     TransactionAborted,
     TransactionalProducerFailed,
 )
-from barnabas.clients.producer.partitioning.partition_choice import Partitioner
+from barnabas.clients.producer.partition_choice import Partitioner
 from barnabas.clients.producer.producer import Producer
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.producer_interceptors import OutgoingRecord, ProducerInterceptor
-from barnabas.clients.producer.producer_record import DeliveryCallback, RecordMetadata
+from barnabas.clients.producer.producer_record import (
+    DeliveryCallback,
+    OutgoingRecord,
+    ProducerInterceptor,
+    RecordMetadata,
+)
 from barnabas.clients.producer.producer_settings import ProducerSettings
 from barnabas.clients.producer.serializers import HeaderSerializer, MutableHeaders, Serializer
 

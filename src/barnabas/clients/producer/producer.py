@@ -21,37 +21,33 @@ from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from barnabas.clients.client_metrics import MetricName, counted
+from barnabas.clients.client_metrics import MeasuredNetwork, MetricName, counted, network_metrics
 from barnabas.clients.errors import ClientTimeout
-from barnabas.clients.metadata.bootstrap import bootstrap_nodes
 from barnabas.clients.metadata.cluster import PartitionInfo
-from barnabas.clients.metadata.cluster_metadata import ClusterListener, ClusterMetadata
+from barnabas.clients.metadata.cluster_metadata import ClusterListener, ClusterMetadata, bootstrap_nodes
 from barnabas.clients.metadata.metadata_updater import ClusterMetadataUpdater
-from barnabas.clients.network_metrics import MeasuredNetwork, network_metrics
 from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
 from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.batches.producer_batch import ProducerBatch
-from barnabas.clients.producer.partitioning.partition_choice import partitioner_of
+from barnabas.clients.producer.batches.sequence_numbers import SequenceNumbers
+from barnabas.clients.producer.partition_choice import partitioner_of
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.producer_interceptors import OutgoingRecord
 from barnabas.clients.producer.producer_metrics import ClientState
 from barnabas.clients.producer.producer_record import (
     DeliveryCallback,
     Headers,
+    OutgoingRecord,
     ProducerRecord,
     RecordMetadata,
     check_partition,
     check_timestamp,
 )
 from barnabas.clients.producer.producer_settings import ProducerSettings
-from barnabas.clients.producer.producer_topics import ProducerTopics
-from barnabas.clients.producer.record_appender import RecordAppender, cluster_listeners, preparation_of
-from barnabas.clients.producer.send_conditions import SendConditions
+from barnabas.clients.producer.producer_topics import ProducerTopics, Wait, WaitTimes
+from barnabas.clients.producer.record_appender import RecordAppender, SendConditions, cluster_listeners, preparation_of
 from barnabas.clients.producer.sending.sender import Sender
 from barnabas.clients.producer.sending.sender_thread import SenderThread
-from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
 from barnabas.clients.producer.serializers import as_bytes
-from barnabas.clients.producer.wait_times import Wait, WaitTimes
 from barnabas.clients.settings.notation import chosen_config
 from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata, PreparedTransaction
 from barnabas.protocol.errors import ApiError

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from barnabas.clients.producer.partitioning.partition_choice import Partitioner, partitioner_of
-from barnabas.clients.producer.producer_interceptors import ProducerInterceptor
+from barnabas.clients.producer.partition_choice import Partitioner, partitioner_of
+from barnabas.clients.producer.producer_record import ProducerInterceptor
 from barnabas.clients.producer.serializers import Serializer, serializer_of
 from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.clients.settings.notation import setting

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from barnabas.clients.producer.partitioning.partition_choice import Partitioner
-from barnabas.clients.producer.producer_interceptors import ProducerInterceptor
+from barnabas.clients.producer.partition_choice import Partitioner
+from barnabas.clients.producer.producer_record import ProducerInterceptor
 from barnabas.clients.producer.serializers import Serializer
 from barnabas.clients.settings.client_settings import ClientSettings
 

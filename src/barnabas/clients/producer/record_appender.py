@@ -2,22 +2,33 @@
 
 Made by Producer. The threads that send call it, and the asyncio producer on its event loop. No state that changes, so
 no lock: the accumulator has its own. Most producers do without interceptors, and without serializers other than
-`bytes`: they have no RecordPreparation. Kafka: KafkaProducer.doSend.
+`bytes`: they have no RecordPreparation. The asyncio producer, which must not wait in `send`, learns from SendConditions
+what it would wait for. Kafka: KafkaProducer.doSend.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
+from barnabas.clients.errors import BufferExhausted
 from barnabas.clients.metadata.cluster import Cluster
+from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
+from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
 from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
-from barnabas.clients.producer.partitioning.partition_choice import Partitioner, checked_choice, partition_for_key
+from barnabas.clients.producer.partition_choice import Partitioner, checked_choice, partition_for_key
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.producer_interceptors import OutgoingRecord, ProducerInterceptors
-from barnabas.clients.producer.producer_record import DeliveryCallback, ProducerRecord, RecordMetadata
-from barnabas.clients.producer.producer_topics import KnownTopic
+from barnabas.clients.producer.producer_record import (
+    DeliveryCallback,
+    OutgoingRecord,
+    ProducerInterceptors,
+    ProducerRecord,
+    RecordMetadata,
+)
+from barnabas.clients.producer.producer_topics import KnownTopic, ProducerTopics
+from barnabas.clients.producer.sending.sender import Sender
 from barnabas.clients.producer.sending.sender_thread import SenderThread
 from barnabas.clients.producer.serializers import MutableHeaders, serialize, serializer_of
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -145,3 +156,59 @@ class RecordAppender:
             f"The message is {size} bytes when serialized which is larger than {self._config.largest_record},"
             f" which is the value of the {self._config.largest_record_setting} configuration.",
         )
+
+
+class SendConditions:
+    """The conditions under which `send` of one producer does not wait. `topics` has those of the metadata.
+
+    Used on the event loop; the watchers are called on the sending thread. The parts have their own locks.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        metadata: ClusterMetadata,
+        topics: ProducerTopics,
+        pool: BufferPool,
+        sender: Sender,
+    ) -> None:
+        self.topics = topics
+        self._config = config
+        self._metadata = metadata
+        self._pool = pool
+        self._sender = sender
+
+    def has_memory(self, record_bytes: int) -> bool:
+        """Return whether `send` finds memory for a record of this size, or would reject it at once.
+
+        The answer holds until the next `send` if only the caller sends: the sending thread takes no memory.
+        """
+        wanted = self._wanted(record_bytes)
+        return self._pool.available_bytes >= wanted or wanted > self._pool.total_bytes
+
+    def watch_memory(self, on_change: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call `on_change()` on the sending thread whenever memory is given back, until the block is left.
+
+        Until then all batches are sent at once, full or not.
+        """
+        return self._pool.watch(on_change)
+
+    def wake_sender(self) -> None:
+        """Let the sending thread see that memory is wanted."""
+        self._sender.wakeup()
+
+    def exhausted(self, record_bytes: int, waited_ms: int) -> BufferExhausted:
+        """Count a record that found no memory in time, and return its error."""
+        return self._pool.exhausted(self._wanted(record_bytes), waited_ms)
+
+    def watch_metadata(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change()` on the sending thread after each update of the metadata."""
+        self._metadata.add_listener(lambda _cluster: on_change())
+
+    def note_failure(self, topic: str) -> None:
+        """Count a record that failed before `send` was called."""
+        self._sender.metrics.records_failed(topic, 1)
+
+    def _wanted(self, record_bytes: int) -> int:
+        # As in RecordAccumulator.append: memory is taken for a full batch at once.
+        return max(self._config.batch_size, HEADER_SIZE + record_bytes)

@@ -8,8 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
-from barnabas.clients.metadata.bootstrap import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY, USE_ALL_DNS_IPS
-from barnabas.clients.metadata.cluster_metadata import REBOOTSTRAP, MetadataConfig
+from barnabas.clients.metadata.cluster_metadata import (
+    REBOOTSTRAP,
+    RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY,
+    USE_ALL_DNS_IPS,
+    MetadataConfig,
+)
 from barnabas.clients.settings.client_security import channel_builder, check_security
 from barnabas.clients.settings.notation import check_names, check_values, setting
 from barnabas.clients.settings.security_config import ClientSecurityConfig

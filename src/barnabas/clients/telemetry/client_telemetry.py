@@ -153,7 +153,7 @@ class ClientTelemetry:
         return self._state is not TelemetryState.TERMINATED
 
     def closed(self) -> None:
-        """End: nothing is sent any more, and calls that wait for the instance id return."""
+        """Stop sending; calls that wait for the instance id return."""
         self._move(TelemetryEvent.ENDED)
         self._answered.set()
 

@@ -49,7 +49,7 @@ class _LastValue(NamedTuple):
 
 
 class MetricPoints:
-    """The points of one client, which began at `start_ms`: it knows what it has told of each sum.
+    """The points of one client, which began at `start_ms`: it knows what it has reported of each sum.
 
     A metric whose name ends with -total is a sum: since the client began, or with delta temporality since the last
     push. Any other metric is a gauge. The tag client-id is left out, since the broker knows the client.
@@ -62,7 +62,7 @@ class MetricPoints:
         self._told: dict[MetricName, _LastValue] = {}
 
     def reset(self) -> None:
-        """Forget what was told, because the temporality changes."""
+        """Forget what was reported, because the temporality changes."""
         self._told.clear()
 
     def collect(

@@ -5,8 +5,7 @@ A table, read by `broker_config_keys`. Immutable.
 
 from __future__ import annotations
 
-from barnabas.config.config_key import BOOLEAN, PASSWORD, PER_BROKER, STRING, OneOf
-from barnabas.config.host_and_port import HostAndPort
+from barnabas.config.config_key import BOOLEAN, PASSWORD, PER_BROKER, STRING, HostAndPort, OneOf
 
 KAFKA_RELEASES = (
     *("2.8", "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9"),

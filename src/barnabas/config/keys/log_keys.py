@@ -6,8 +6,22 @@ Kafka: ServerLogConfigs, CleanerConfig.
 
 from __future__ import annotations
 
-from barnabas.config.config_key import BOOLEAN, CLUSTER_WIDE, DOUBLE, INT, LIST, LONG, STRING, OneOf, Range
-from barnabas.config.keys.bounds import AT_LEAST_0, AT_LEAST_1, DOUBLE_MAX, LONG_MAX, METADATA_VERSIONS
+from barnabas.config.config_key import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    BOOLEAN,
+    CLUSTER_WIDE,
+    DOUBLE,
+    DOUBLE_MAX,
+    INT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    METADATA_VERSIONS,
+    STRING,
+    OneOf,
+    Range,
+)
 
 LOG_KEYS = (
     # 1 MiB of records and the 12 bytes of offset and length in front of a batch, which Kafka calls the log overhead.

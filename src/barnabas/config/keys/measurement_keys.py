@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.config.config_key import BOOLEAN, CLASS, CLUSTER_WIDE, INT, LIST, LONG, STRING
-from barnabas.config.keys.bounds import AT_LEAST_1
+from barnabas.config.config_key import AT_LEAST_1, BOOLEAN, CLASS, CLUSTER_WIDE, INT, LIST, LONG, STRING
 
 NO_CLASSES: Final = "there is no Java to load classes"
 

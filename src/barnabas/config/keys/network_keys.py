@@ -6,8 +6,17 @@ Kafka: SocketServerConfigs.
 
 from __future__ import annotations
 
-from barnabas.config.config_key import CLUSTER_WIDE, INT, LONG, PER_BROKER, STRING, Range
-from barnabas.config.keys.bounds import AT_LEAST_0, AT_LEAST_1, INT_MAX
+from barnabas.config.config_key import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    CLUSTER_WIDE,
+    INT,
+    INT_MAX,
+    LONG,
+    PER_BROKER,
+    STRING,
+    Range,
+)
 
 NETWORK_KEYS = (
     INT("num.io.threads", 8, AT_LEAST_1, CLUSTER_WIDE, is_thread_count=True)

@@ -8,8 +8,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.config.config_key import BOOLEAN, CLUSTER_WIDE, DOUBLE, INT, LONG, STRING, NotEmpty, Range
-from barnabas.config.keys.bounds import AT_LEAST_0, AT_LEAST_1, LONG_MAX
+from barnabas.config.config_key import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    BOOLEAN,
+    CLUSTER_WIDE,
+    DOUBLE,
+    INT,
+    LONG,
+    LONG_MAX,
+    STRING,
+    NotEmpty,
+    Range,
+)
 
 NO_TIERS: Final = "there is no tiered storage"
 

@@ -6,9 +6,18 @@ Kafka: ReplicationConfigs.
 
 from __future__ import annotations
 
-from barnabas.config.config_key import BOOLEAN, CLUSTER_WIDE, INT, LONG, STRING, OneOf
-from barnabas.config.keys.bounds import AT_LEAST_0, AT_LEAST_1, METADATA_VERSIONS
-from barnabas.config.keys.coordination_keys import NO_QUORUM
+from barnabas.config.config_key import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    BOOLEAN,
+    CLUSTER_WIDE,
+    INT,
+    LONG,
+    METADATA_VERSIONS,
+    STRING,
+    OneOf,
+)
+from barnabas.config.keys.cluster_keys import NO_QUORUM
 
 REPLICATION_KEYS = (
     INT("num.replica.alter.log.dirs.threads", None)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.config.config_key import (
+    AT_LEAST_0,
+    AT_LEAST_1,
     BOOLEAN,
     CLASS,
     DOUBLE,
@@ -22,7 +24,6 @@ from barnabas.config.config_key import (
     OneOf,
     Range,
 )
-from barnabas.config.keys.bounds import AT_LEAST_0, AT_LEAST_1
 from barnabas.config.keys.measurement_keys import NO_CLASSES
 
 _PASSWORDS_ONLY: Final = "brokers log in to each other by a password, not by Kerberos or tokens"

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from barnabas.config.keys.bounds import LONG_MAX
+from barnabas.config.config_key import LONG_MAX
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.segment import offset_index

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from barnabas.config.keys.bounds import INT_MAX, LONG_MAX
+from barnabas.config.config_key import INT_MAX, LONG_MAX
 from barnabas.config.log_config import LogConfig
 from barnabas.records.file_records import FileRecords
 from barnabas.storage.log.unified_log import UnifiedLog

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from barnabas.config.keys.bounds import LONG_MAX
+from barnabas.config.config_key import LONG_MAX
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec, decompress, decompressed_pieces

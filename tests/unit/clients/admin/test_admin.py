@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.clients.admin.admin import Admin
 from barnabas.clients.admin.configs import ConfigChange, ConfigResource
-from barnabas.clients.admin.new_topic import NewTopic
+from barnabas.clients.admin.topics import NewTopic
 from barnabas.clients.errors import ClientTimeout
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codes import ConfigOperation

@@ -12,7 +12,7 @@ import pytest
 import barnabas.clients.admin as package
 from barnabas.clients.admin.admin import Admin
 from barnabas.clients.aio.admin import Admin as AsyncAdmin
-from barnabas.clients.calls import topic_lookup
+from barnabas.clients.metadata import cluster
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.message_index import MESSAGES
@@ -107,7 +107,7 @@ def _request_names() -> set[str]:
         importlib.import_module(each.name) for each in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
     ]
     # The look-up of topics is the source's of Spark, too.
-    modules.append(topic_lookup)
+    modules.append(cluster)
     return {name for module in modules for name, _ in inspect.getmembers(module, inspect.isclass)}
 
 

@@ -16,7 +16,7 @@ from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.clients.producer import RecordMetadata
 from barnabas.clients.producer.batches.deliveries import Deliveries, Delivery, FinalState
-from barnabas.clients.producer.partitioning.partition_choice import partition_for_key
+from barnabas.clients.producer.partition_choice import partition_for_key
 from barnabas.clients.producer.producer_record import DeliveryCallback
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.clients.consumer.consumer import Consumer
-from barnabas.clients.consumer.consumer_interceptors import ConsumerInterceptor, ConsumerInterceptors
+from barnabas.clients.consumer.consumer_config import ConsumerInterceptor, ConsumerInterceptors
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.group.offset_commits import Offsets
 from barnabas.clients.values import OffsetAndMetadata

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.clients.consumer.consumer import Consumer
-from barnabas.clients.metadata.bootstrap import (
+from barnabas.clients.metadata.cluster_metadata import (
     RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY,
     USE_ALL_DNS_IPS,
     bootstrap_nodes,

@@ -7,8 +7,7 @@ import threading
 import pytest
 
 from barnabas.clients.errors import ClientClosed, ClientTimeout, Unreachable
-from barnabas.clients.metadata.bootstrap import bootstrap_nodes
-from barnabas.clients.metadata.cluster_metadata import ClusterMetadata, MetadataConfig
+from barnabas.clients.metadata.cluster_metadata import ClusterMetadata, MetadataConfig, bootstrap_nodes
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node

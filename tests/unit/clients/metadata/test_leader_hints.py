@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.clients.metadata.cluster import LeaderHints, merge_leaders
 from barnabas.clients.metadata.cluster_metadata import ClusterMetadata, MetadataConfig
-from barnabas.clients.metadata.leader_hints import LeaderHints, merge_leaders
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition

@@ -11,10 +11,10 @@ from barnabas.clients.metadata.metadata_updater import ClusterMetadataUpdater
 from barnabas.clients.producer import Producer
 from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
 from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
+from barnabas.clients.producer.batches.sequence_numbers import SequenceNumbers
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_record import ProducerRecord
 from barnabas.clients.producer.sending.sender import Sender
-from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest

@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from barnabas.clients.producer.producer import Producer
-from barnabas.clients.producer.producer_interceptors import OutgoingRecord, ProducerInterceptor, ProducerInterceptors
-from barnabas.clients.producer.producer_record import RecordMetadata
+from barnabas.clients.producer.producer_record import (
+    OutgoingRecord,
+    ProducerInterceptor,
+    ProducerInterceptors,
+    RecordMetadata,
+)
 
 
 class Named(ProducerInterceptor):

@@ -22,7 +22,7 @@ from barnabas.clients.producer import (
     RecordMetadata,
     SerializationFailed,
 )
-from barnabas.clients.producer.partitioning.partition_choice import partition_for_key
+from barnabas.clients.producer.partition_choice import partition_for_key
 from barnabas.clients.producer.sending import sender_thread
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.clients.producer.wait_times import Wait, WaitTimes
+from barnabas.clients.producer.producer_topics import Wait, WaitTimes
 from tests.support.mock_clock import MockClock
 
 MILLISECOND_NS = 1_000_000

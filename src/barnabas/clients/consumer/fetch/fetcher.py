@@ -18,7 +18,7 @@ from barnabas.clients.consumer.fetch.fetch_metrics import FetchMetrics
 from barnabas.clients.consumer.fetch.node_fetches import FetchPlan, NodeFetches
 from barnabas.clients.consumer.subscription_state import PreferredReplica, SubscriptionState, TopicPartitionState
 from barnabas.clients.errors import INVALID_METADATA_ERRORS
-from barnabas.clients.metadata.leader_hints import LeaderHints
+from barnabas.clients.metadata.cluster import LeaderHints
 from barnabas.clients.values import READ_COMMITTED
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.fetch import FetchResponse

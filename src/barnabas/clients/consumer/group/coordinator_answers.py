@@ -68,7 +68,7 @@ REACTIONS: dict[ApiKey, dict[ErrorCode, Reaction]] = {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
         ErrorCode.UNKNOWN_MEMBER_ID: Reaction.FORGET_GENERATION,
         ErrorCode.FENCED_MEMBER_EPOCH: Reaction.FORGET_GENERATION,
-        # The group was deleted; the member makes it anew when it joins again.
+        # The group was deleted; the member creates it when it joins again.
         ErrorCode.GROUP_ID_NOT_FOUND: Reaction.FORGET_GENERATION,
         # The member stays one: an administrator may grant the permission.
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: Reaction.REPORT,

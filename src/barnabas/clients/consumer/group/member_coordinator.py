@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from barnabas.clients.consumer.group.committing_member import CommittingMember
 from barnabas.clients.consumer.group.coordinator_channel import ChannelUser
 from barnabas.clients.consumer.group.group_client import GroupClient
-from barnabas.clients.consumer.group.offset_calls import OffsetCalls
-from barnabas.clients.consumer.group.offset_commits import OffsetCommits
+from barnabas.clients.consumer.group.offset_commits import OffsetCalls, OffsetCommits
 from barnabas.clients.consumer.group.offsets import GroupOffsets
 from barnabas.clients.errors import ClientClosed
 from barnabas.clients.values import ConsumerGroupMetadata
@@ -121,5 +120,5 @@ class MemberCoordinator(ABC):
 
     @property
     def _leaves_for_a_while(self) -> bool:
-        """Whether the coordinator is told of a member that closes and stays in its group."""
+        """Whether the coordinator hears of a member that closes and stays in its group."""
         return False

@@ -1,8 +1,9 @@
-"""The calls that commit a group's offsets and read them back, and the handling of their answers.
+"""The calls that commit a group's offsets and read them back: made, sent, awaited, and their answers handled.
 
-The user's thread makes the calls, the channel's thread handles the answers, both under the channel's lock. Outcomes of
-asynchronous commits wait in `take_completed` for the user's thread, which runs the callbacks in the order of the
-answers. Kafka: ConsumerCoordinator.
+OffsetCommits makes the calls on the user's thread and handles the answers on the channel's thread, both under the
+channel's lock. OffsetCalls belongs to the user's thread, which GroupOffsets and AutoCommits share: it takes the lock
+for moments, waits without it, and runs the callbacks of asynchronous commits, in the order of the answers, without it.
+Kafka: ConsumerCoordinator.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.consumer.group import group_requests
 from barnabas.clients.consumer.group.committing_member import CommittingMember, Generation
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, is_retriable, reaction_to
-from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
-from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
-from barnabas.clients.errors import RetriableCommitFailed
+from barnabas.clients.consumer.group.coordinator_channel import ChannelUser, CoordinatorCall, CoordinatorChannel
+from barnabas.clients.consumer.waiting import ConsumerWaiting
+from barnabas.clients.errors import ClientTimeout, RetriableCommitFailed
 from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
@@ -204,3 +206,91 @@ def checked_offsets(offsets: Offsets) -> Offsets:
         if offset.offset < 0:
             raise ValueError(f"Invalid offset: {offset.offset} of {topic_partition}")
     return dict(offsets)
+
+
+class OffsetCalls:
+    """The calls of one consumer. `commits` makes them, and each method here takes the lock which that needs."""
+
+    def __init__(
+        self,
+        commits: OffsetCommits,
+        channel: CoordinatorChannel,
+        member: ChannelUser,
+        client: BlockingClient,
+        waiting: ConsumerWaiting,
+    ) -> None:
+        self.config = commits.config
+        self.commits = commits
+        self.waiting = waiting
+        self._channel = channel
+        self._member = member
+        self._client = client
+
+    def now_ms(self) -> int:
+        """Return the monotonic time in milliseconds."""
+        return self._client.now_ms()
+
+    def begin(self, make: Callable[[], CoordinatorCall]) -> CoordinatorCall:
+        """Queue the call that `make` makes, and wake the channel's thread."""
+        self._channel.start(self._member)
+        with self._channel.lock:
+            call = make()
+        self._channel.wakeup()
+        return call
+
+    def commit_async(self, offsets: Offsets, callback: CommitCallback, *, as_member: bool) -> None:
+        """Commit once; a later `run_callbacks` calls `callback` with the outcome."""
+        self._channel.start(self._member)
+        deadline_ms = self.now_ms() + self.config.request_timeout_ms
+        with self._channel.lock:
+            self.commits.commit_async(offsets, deadline_ms, callback, as_member=as_member)
+        self._channel.wakeup()
+
+    def run_callbacks(self) -> None:
+        """Run the callbacks of the asynchronous commits that were answered. Raises what a callback raises."""
+        while True:
+            with self._channel.lock:
+                commit = self.commits.take_completed()
+            if commit is None:
+                return
+            # The callback runs without the lock. If it raises, the next call runs the callbacks that are left.
+            commit.callback(commit.offsets, commit.error)
+
+    def await_async(self, deadline_ms: int) -> None:
+        """Wait until all asynchronous commits are answered. Raises WokenUp."""
+        self.waiting.until(lambda: not self._has_async_in_flight(), deadline_ms)
+
+    def call(
+        self,
+        make: Callable[[], CoordinatorCall],
+        deadline_ms: int,
+        may_retry: Callable[[Exception], bool] = is_retriable,
+    ) -> Any:
+        """Make a call, repeat it until it succeeds, and return its result.
+
+        Raises ClientTimeout when the deadline passes, WokenUp, and any error that `may_retry` does not accept.
+        """
+        group_id = self.config.group_id
+        while True:
+            call = self.begin(make)
+            if not self.waiting.until(lambda call=call: self.is_done(call), deadline_ms):  # type: ignore[misc]
+                text = f"Group coordinator of {group_id} did not answer in time"
+                raise self._client.metadata.timeout(self._channel.with_obstacle(text))
+            if call.error is None:
+                return call.result
+            if not may_retry(call.error) or isinstance(call.error, ClientTimeout):
+                raise call.error
+            until_ms = self.now_ms() + self.config.retry_backoff_ms
+            # A `wakeup` must be able to end the backoff too, so this is no sleep.
+            self.waiting.until(lambda: False, min(until_ms, deadline_ms))
+            if self.now_ms() >= deadline_ms:
+                raise ClientTimeout(f"Offsets of group {group_id}: {call.error}") from call.error
+
+    def is_done(self, call: CoordinatorCall) -> bool:
+        """Return whether the call has a result or an error, which may then be read without the lock."""
+        with self._channel.lock:
+            return call.done
+
+    def _has_async_in_flight(self) -> bool:
+        with self._channel.lock:
+            return self.commits.has_async_in_flight()

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from barnabas.clients.metadata.cluster import Cluster
 from barnabas.clients.producer.batches.producer_batch import CompressionRatioEstimator, ProducerBatch
+from barnabas.clients.producer.batches.sequence_numbers import is_before
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.sequences.partition_sequences import is_before
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS

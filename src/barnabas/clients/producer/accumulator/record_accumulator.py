@@ -48,11 +48,11 @@ from barnabas.clients.errors import ClientClosed
 from barnabas.clients.metadata.cluster import Cluster
 from barnabas.clients.producer.accumulator.batch_queues import BatchQueues, IncompleteBatches, Readiness, ReadyResult
 from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
+from barnabas.clients.producer.accumulator.sticky_partitioner import PartitionLoads, StickyPartitioners
 from barnabas.clients.producer.batches.producer_batch import CompressionRatioEstimator, ProducerBatch
-from barnabas.clients.producer.partitioning.partitioner import PartitionLoads, StickyPartitioners
+from barnabas.clients.producer.batches.sequence_numbers import SequenceNumbers
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_record import DeliveryCallback, ProducerRecord, RecordMetadata
-from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch import HEADER_SIZE
@@ -124,7 +124,7 @@ class RecordAccumulator:
         codec = self._config.codec
         try:
             # The first turn tries the open batch. When a new batch is needed, memory is allocated without the lock,
-            # and the second turn looks at the open batch again: another thread may have begun one meanwhile.
+            # and the second turn looks at the open batch again: another thread may have begun one.
             while True:
                 with self._lock:
                     if self._closed:

@@ -1,1 +1,1 @@
-"""Batches of records of one partition, and the futures of their records."""
+"""Batches on their way to a broker: their records' futures, their sequence numbers, and how they end."""

@@ -9,8 +9,8 @@ import logging
 from typing import Protocol
 
 from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
+from barnabas.clients.producer.batches.sequence_numbers import SequenceNumbers
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.rpc.client_request import ClientResponse
@@ -45,7 +45,7 @@ class _ProducerIdRequests:
 
         Returns the milliseconds until a retry is due.
         """
-        self._sequences.settle()
+        self._sequences.restart_partitions()
         return self._send(now_ms) if self._sequences.needs_producer_id else FOREVER_MS
 
     def must_go_on(self) -> bool:
@@ -109,8 +109,10 @@ def producer_requests(
     if config.transactional_id is None:
         return _ProducerIdRequests(client, accumulator, sequences, config)
     # Imported when used: most producers have no transactions.
-    from barnabas.clients.producer.transactions.transaction_requests import TransactionRequests  # noqa: PLC0415
-    from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences  # noqa: PLC0415
+    from barnabas.clients.producer.transactions.transaction_requests import (  # noqa: PLC0415
+        TransactionalSequences,
+        TransactionRequests,
+    )
 
     assert isinstance(sequences, TransactionalSequences)
     return TransactionRequests(client, accumulator, sequences, config)

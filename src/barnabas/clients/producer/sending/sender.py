@@ -9,7 +9,7 @@ an answer, a wake-up by `send`, the end of a linger or of a wait after a failure
 handled inside the poll, by the callbacks of their requests, on this thread. So no lock guards what is only here: which
 batches are in flight, and all sequence numbers.
 
-Every batch that is drained ends exactly once, in one of these ways (`completion` has the rules):
+Every batch that is drained ends exactly once, in one of these ways (`completion_of` has the rules):
 
     answer                                      what becomes of the batch
     no error, DUPLICATE_SEQUENCE_NUMBER         its futures get their offsets
@@ -43,15 +43,14 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientClosed, ClientTimeout, Disconnected
+from barnabas.clients.metadata.cluster import LeaderHints
 from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
-from barnabas.clients.metadata.leader_hints import LeaderHints
 from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
-from barnabas.clients.producer.batches.producer_batch import ProducerBatch
+from barnabas.clients.producer.batches.producer_batch import FATE_UNKNOWN, Completion, ProducerBatch, completion_of
+from barnabas.clients.producer.batches.sequence_numbers import PRODUCE_VERSIONS, SequenceNumbers
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_metrics import ProducerMetrics
-from barnabas.clients.producer.sending.completion import FATE_UNKNOWN, Completion, completion_of
 from barnabas.clients.producer.sending.producer_requests import ProducerRequests, producer_requests
-from barnabas.clients.producer.sequences.sequence_numbers import PRODUCE_VERSIONS, SequenceNumbers
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition
@@ -87,7 +86,7 @@ class Sender:
         numbering = None if sequences is None else producer_requests(client, accumulator, sequences, config)
         self._requests = [each for each in (numbering, telemetry) if each is not None]
         self.metrics = ProducerMetrics(client.now_ms)
-        # With one request in flight, order survives retries without sequence numbers: the partition is muted meanwhile.
+        # With one request in flight, order survives retries without sequence numbers: the partition is muted so long.
         self._guarantee_order = config.max_in_flight_requests_per_connection == 1
         self._in_flight: dict[TopicPartition, list[ProducerBatch]] = {}
         self._running = True
@@ -197,8 +196,8 @@ class Sender:
             if batches:
                 self._send_produce_request(node_id, batches, now_ms)
         # There may be more batches for the same nodes. A batch that has just failed may hold up those behind it until
-        # their partition is settled, which is the next turn's first step.
-        if drained or (self._sequences is not None and self._sequences.can_settle):
+        # their partition is intact again, which is the next turn's first step.
+        if drained or (self._sequences is not None and self._sequences.can_restart):
             return 0
         return min(ready.next_check_ms, not_ready_ms, self._next_expiry_ms(now_ms))
 

@@ -13,12 +13,12 @@ from typing import Final
 
 from barnabas.clients.errors import ClientTimeout, TransactionalProducerFailed
 from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
+from barnabas.clients.producer.batches.sequence_numbers import SequenceNumbers
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
+from barnabas.clients.producer.producer_topics import Wait, WaitTimes
 from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
+from barnabas.clients.producer.transactions.transaction_requests import TransactionalSequences
 from barnabas.clients.producer.transactions.transaction_states import TransactionManagerState
-from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences
-from barnabas.clients.producer.wait_times import Wait, WaitTimes
 from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 

@@ -34,8 +34,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from barnabas.clients.errors import ClientClosed
-from barnabas.clients.producer.sequences.partition_sequences import NO_IDENTITY, ProducerIdentity
-from barnabas.clients.producer.transactions.open_transaction import CurrentTransaction
+from barnabas.clients.producer.batches.sequence_numbers import NO_IDENTITY, ProducerIdentity
 from barnabas.clients.producer.transactions.outcomes import (
     abortable_failure,
     copy_of_failure,
@@ -44,15 +43,21 @@ from barnabas.clients.producer.transactions.outcomes import (
     is_fatal_of_batch,
     is_fencing,
 )
-from barnabas.clients.producer.transactions.pending_requests import Operation, PendingRequests, succeed
-from barnabas.clients.producer.transactions.transaction_states import TransactionManagerState, check_transition
+from barnabas.clients.producer.transactions.transaction_states import (
+    CurrentTransaction,
+    TransactionManagerState,
+    check_transition,
+)
 from barnabas.clients.producer.transactions.transactional_request import (
     AddOffsets,
     AddPartitions,
     EndTransaction,
     InitProducerId,
+    Operation,
+    PendingRequests,
     TransactionalRequest,
     TxnOffsetCommit,
+    succeed,
 )
 from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata, PreparedTransaction
 from barnabas.protocol.errors import ApiError

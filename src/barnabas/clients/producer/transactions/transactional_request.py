@@ -1,6 +1,7 @@
-"""The requests of a transactional producer: who answers each, which versions, and the errors in the answer.
+"""The requests of a transactional producer: their coordinators, versions and errors, and those that are pending.
 
-Made by `TransactionManager`, sent by `TransactionRequests`. Kafka: TransactionManager.TxnRequestHandler and its kinds.
+Made by `TransactionManager`, whose lock guards the pending ones, and sent by `TransactionRequests`.
+Kafka: TransactionManager.TxnRequestHandler and its kinds.
 
 A transaction of transaction.version 2 (KIP-890) needs the versions by which the brokers do a part of the client's work:
 TxnOffsetCommit v5 adds the group's partition, and EndTxn v5 raises the epoch. Other transactions must not use them.
@@ -14,7 +15,7 @@ from concurrent.futures import Future
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
-from barnabas.clients.producer.sequences.partition_sequences import NO_IDENTITY, ProducerIdentity
+from barnabas.clients.producer.batches.sequence_numbers import NO_IDENTITY, ProducerIdentity
 from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode, error_of
@@ -268,3 +269,60 @@ class EndTransaction(TransactionalRequest):
         if answer.producer_id == NO_IDENTITY.producer_id:
             return None
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+
+class Operation(NamedTuple):
+    """A call of a user that waits for the coordinator, by the method's name, and its result."""
+
+    name: str
+    done: Future[None]
+
+
+class PendingRequests:
+    """The requests that are to be sent, in the order of their priorities."""
+
+    def __init__(self) -> None:
+        self._requests: list[TransactionalRequest] = []
+
+    def __bool__(self) -> bool:
+        """Return whether a request is to be sent."""
+        return bool(self._requests)
+
+    def add(self, request: TransactionalRequest) -> Future[None]:
+        """Add a request. Returns its result."""
+        self._requests.append(request)
+        return request.done
+
+    def first(self) -> TransactionalRequest | None:
+        """Return the first of those with the lowest priority, which stays pending."""
+        return min(self._requests, key=lambda request: request.priority, default=None)
+
+    def remove(self, request: TransactionalRequest) -> None:
+        """Remove a request that is being sent, or need not be sent."""
+        self._requests.remove(request)
+
+    def take_all(self) -> list[TransactionalRequest]:
+        """Remove and return all requests: the producer has failed."""
+        taken, self._requests = self._requests, []
+        return taken
+
+    def take_of_failed_transaction(self) -> list[TransactionalRequest]:
+        """Return all requests, whose calls fail with the transaction, and remove those that need not be sent.
+
+        A request whose answer was lost may have begun the transaction at the coordinator. It is sent again, so that
+        the producer knows whether there is a transaction to abort.
+        """
+        taken = self.take_all()
+        self._requests = [
+            request
+            for request in taken
+            if isinstance(request, FindCoordinator)
+            or (isinstance(request, (AddPartitions, AddOffsets)) and request.attempts > 0)
+        ]
+        return taken
+
+
+def succeed(done: Future[None]) -> None:
+    """Set the result, unless it has failed before, with its transaction."""
+    if not done.done():
+        done.set_result(None)

@@ -1,7 +1,7 @@
 """The assignors that `group.consumer.assignors` can name, and of them the range assignor.
 
 Called by `broker/` when the first consumer group needs one, and by `group_admin_service` for the name of the default;
-pure. The setting allows the names of `_BY_SETTING` only (`config.keys.group_keys`).
+pure. The setting allows the names of `_BY_SETTING` only (`config.keys.coordinator_keys`).
 Kafka: GroupCoordinatorConfig.consumerGroupAssignors, org.apache.kafka.coordinator.group.assignor.RangeAssignor.
 """
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from barnabas.clients.consumer.assignors.built_in import BUILT_IN, make_assignors
 from barnabas.clients.consumer.assignors.partition_assignor import RebalanceProtocol
-from barnabas.clients.consumer.group.classic.assignors import common_protocol
+from barnabas.clients.consumer.group.classic.classic_coordinator import common_protocol
 from barnabas.clients.values import ConsumerGroupMetadata
 from barnabas.protocol.consumer_protocol import Assignment, Subscription
 from barnabas.protocol.topic_partition import TopicPartition

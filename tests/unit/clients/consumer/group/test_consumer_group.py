@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.clients.consumer.assignors.range import RangeAssignor
+from barnabas.clients.consumer.assignors.built_in import RangeAssignor
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.subscription_state import RebalanceListener
 from barnabas.clients.errors import ClientTimeout, CommitFailed, RetriableCommitFailed, WokenUp

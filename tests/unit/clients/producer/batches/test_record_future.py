@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.clients.producer.batches.record_future import UNREAD, RecordFuture
+from barnabas.clients.producer.batches.deliveries import UNREAD, RecordFuture
 from barnabas.clients.producer.producer_record import RecordMetadata
 
 METADATA = RecordMetadata("t", 0, 7, 1_000, -1, 3)

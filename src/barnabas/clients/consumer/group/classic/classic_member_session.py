@@ -25,8 +25,7 @@ from barnabas.clients.consumer.group.classic.classic_membership import GroupMemb
 from barnabas.clients.consumer.group.committing_member import Generation
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, reaction_to
-from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
-from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
+from barnabas.clients.consumer.group.coordinator_channel import CoordinatorCall, CoordinatorChannel
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
@@ -284,7 +283,7 @@ class MemberSession:
         if rebalance is not self.rebalance:
             return
         if self.membership.state is not MembershipState.PREPARING_REBALANCE:
-            # The answer to a heartbeat that was in flight has reset the generation meanwhile: the member has to join
+            # The answer to a heartbeat that was in flight has reset the generation: the member has to join
             # again.
             rebalance.retry_at_once = True
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
@@ -317,7 +316,7 @@ class MemberSession:
         if error is ErrorCode.NONE and (
             self.membership.state is not MembershipState.COMPLETING_REBALANCE or self.membership.generation != sent
         ):
-            # The answer to a heartbeat has reset the generation meanwhile: the member has to join again.
+            # The answer to a heartbeat has reset the generation: the member has to join again.
             error = ErrorCode.ILLEGAL_GENERATION
         reaction = self._react(ApiKey.SYNC_GROUP, error, sent)
         if reaction is not Reaction.ACCEPT:

@@ -1,6 +1,6 @@
 """A member's place in its group: its state, its generation, and whether it has to join again. Pure.
 
-Guarded by the coordinator channel's lock: the user's thread begins and ends rebalances, and meanwhile the channel's
+Guarded by the coordinator channel's lock: the user's thread begins and ends rebalances, and the channel's
 thread handles errors. Kafka: AbstractCoordinator.
 
     UNJOINED -> PREPARING_REBALANCE (JoinGroup sent) -> COMPLETING_REBALANCE (answered) -> STABLE (SyncGroup answered)

@@ -14,12 +14,10 @@ import logging
 
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.consumer.consumer_membership import ConsumerMembership, read_assignment
-from barnabas.clients.consumer.group.consumer.heartbeat_fields import HeartbeatFields, TopicSelection
-from barnabas.clients.consumer.group.consumer.heartbeat_schedule import HeartbeatSchedule
+from barnabas.clients.consumer.group.consumer.heartbeats import HeartbeatFields, HeartbeatSchedule, TopicSelection
 from barnabas.clients.consumer.group.consumer.member_states import MemberState
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, is_retriable, reaction_to
-from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
-from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
+from barnabas.clients.consumer.group.coordinator_channel import CoordinatorCall, CoordinatorChannel
 from barnabas.clients.errors import ClientClosed
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of

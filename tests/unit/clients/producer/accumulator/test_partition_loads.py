@@ -7,7 +7,7 @@ from collections import deque
 from random import Random
 from typing import Any
 
-from barnabas.clients.producer.partitioning.partitioner import PartitionLoads
+from barnabas.clients.producer.accumulator.sticky_partitioner import PartitionLoads
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.support.client_metadata import cluster_of
 

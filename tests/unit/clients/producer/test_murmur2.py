@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from barnabas.clients.producer.partitioning.partition_choice import murmur2, partition_for_key
+from barnabas.clients.producer.partition_choice import murmur2, partition_for_key
 
 
 @pytest.mark.parametrize(

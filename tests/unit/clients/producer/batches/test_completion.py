@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.clients.producer.sending.completion import Completion, completion_of
+from barnabas.clients.producer.batches.producer_batch import Completion, completion_of
 from barnabas.protocol.errors import ErrorCode
 
 

@@ -8,14 +8,26 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.config.config_key import BOOLEAN, CLASS, INT, LIST, LONG, PASSWORD, STRING, OneOf, Range
-from barnabas.config.keys.bounds import AT_LEAST_0, AT_LEAST_1, LONG_MAX
+from barnabas.config.config_key import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    BOOLEAN,
+    CLASS,
+    INT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    PASSWORD,
+    STRING,
+    OneOf,
+    Range,
+)
 from barnabas.config.keys.measurement_keys import NO_CLASSES
 
 NO_QUORUM: Final = "there is no KRaft quorum"
 _NO_PREVIEWS: Final = "nothing in development is offered"
 
-COORDINATION_KEYS = (
+CLUSTER_KEYS = (
     STRING("zookeeper.connect", None)
     | "The ZooKeeper servers of the cluster: host:port[,host:port...][/chroot]. Ignored with metadata.store=embedded. "
     "Needs the extra zookeeper (pip install barnabas[zookeeper]).",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.clients.producer.batches.producer_batch import ProducerBatch
+from barnabas.clients.producer.batches.sequence_numbers import PartitionSequences, ProducerIdentity, is_before
 from barnabas.clients.producer.producer_record import ProducerRecord
-from barnabas.clients.producer.sequences.partition_sequences import PartitionSequences, ProducerIdentity, is_before
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch import MAX_SEQUENCE, RecordBatch
@@ -42,7 +42,7 @@ def test_a_partition_goes_on_behind_the_last_number() -> None:
     partition.given_up(batches[1])
     assert partition.has_gap
     partition.acknowledged(batches[2])
-    assert partition.is_settled, "the broker has taken the number behind the gap"
+    assert partition.is_intact, "the broker has taken the number behind the gap"
     late = batch(1)
     late.base_sequence = LAST
     assert partition.is_overtaken(late)

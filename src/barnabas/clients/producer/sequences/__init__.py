@@ -1,1 +1,0 @@
-"""The sequence numbers of an idempotent producer."""

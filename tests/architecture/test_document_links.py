@@ -47,3 +47,34 @@ def test_every_page_stands_behind_a_door() -> None:
     index = ROOT / "docs" / "README.md"
     linked = {(index.parent / link.partition("#")[0]).resolve() for link in _LINK.findall(text_of(index))}
     assert {page for page in index.parent.glob("*.md") if page != index} <= linked
+
+
+_MODULE = re.compile(r"`(?:barnabas\.)?([a-z]+(?:\.\w+)+)`")
+
+
+def test_modules_that_are_named_are_there() -> None:
+    """Pages and sources name modules such as `network.processor.Processor`, from the package on."""
+    source = ROOT / "src" / "barnabas"
+    sources = [*source.rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    missing = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in [*(ROOT / "docs").rglob("*.md"), *sources]
+        for name in _MODULE.findall(page.read_text(encoding="utf-8"))
+        if _names_a_module(source, name.split(".")) and not _is_there(source, name.split("."))
+    ]
+    assert not missing
+
+
+def _names_a_module(source: Path, parts: list[str]) -> bool:
+    # Settings begin with the names of packages too, as `replica.lag.time.max.ms` does; they have no underscores.
+    return (source / parts[0]).is_dir() and ("_" in parts[1] or (len(parts) > 2 and parts[-1][:1].isupper()))
+
+
+def _is_there(source: Path, parts: list[str]) -> bool:
+    while parts and (source / parts[0]).is_dir():
+        source, parts = source / parts[0], parts[1:]
+    return (
+        not parts
+        or (source / f"{parts[0]}.py").exists()
+        or re.search(rf"\b{parts[0]}\b", (source / "__init__.py").read_text(encoding="utf-8")) is not None
+    )

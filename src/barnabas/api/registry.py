@@ -1,8 +1,8 @@
 """The one table of APIs, by key, and its narrowing to one release of Apache Kafka (`broker.emulate.version`).
 
-Filled by `broker.api_table` from the handler families, whose lines are narrowed first. Read by the request parser on
-every request, and by the ApiVersions handler and the generated protocol coverage page. Immutable after construction,
-except for `Handler.throttle` and the lines of late families.
+Filled by `broker.stages.api_table` from the handler families, whose lines are narrowed first. Read by the request
+parser on every request, and by the ApiVersions handler and the generated protocol coverage page. Immutable after
+construction, except for `Handler.throttle` and the lines of late families.
 
 Most brokers answer a third of the APIs in their life, and each family brings messages and services of its own: a start
 that imported them all would load nearly 50 modules more. The table has a line for each API all the same, with the

@@ -238,7 +238,7 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """A broker's current settings and their sources. `broker.dynamic_broker_config` replaces them as a whole.
+    """A broker's current settings and their sources. `broker.settings.dynamic_broker_config` replaces them as a whole.
 
     static: from the file. of_cluster, of_broker: changes for all brokers and for this one. current: all together. The
     first source that has a setting counts: of_broker, of_cluster, the file, the defaults.

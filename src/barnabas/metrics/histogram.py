@@ -2,7 +2,7 @@
 
 `update` is for one thread, or for several under a lock of theirs; any thread reads, a moment late at worst. Ticked by
 MetricsRegistry on the scheduler's thread; `_lock` keeps a tick and a reader apart. The network layer counts requests
-in plain tables of its own (`network.request_metrics`), which cost less than a call; buckets, RecentWeights and
+in plain tables of its own (`network.requests.request_metrics`), which cost less than a call; buckets, RecentWeights and
 `distribution` serve both.
 
 The tables of buckets are made at import and immutable since (hot path: `INDEX[value]` while `value < INDEXED`, else

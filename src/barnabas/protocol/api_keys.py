@@ -1,6 +1,6 @@
 """Kafka's API keys: the number in every request header that names the API.
 
-Data only, for 3.9 and 4.x. `broker.api_table` composes the APIs that this broker answers.
+Data only, for 3.9 and 4.x. `broker.stages.api_table` composes the APIs that this broker answers.
 
 Kafka: ApiKeys.
 """

@@ -3,7 +3,7 @@
     keyFactoryAlgorithm:PBKDF2WithHmacSHA512,cipherAlgorithm:AES/CBC/PKCS5Padding,keyLength:128,salt:<base64>,
     iterations:4096,encryptedPassword:<base64>,passwordLength:8,initializationVector:<base64>
 
-Called where settings are stored and read (`metadata.stored_passwords`), on threads that may take some milliseconds for
+Called where settings are stored and read (`metadata.stored_configs`), on threads that may take some milliseconds for
 the derivation of a key. Immutable. Needs the package cryptography (extra `tls`).
 Kafka: EncryptingPasswordEncoder, IvParamsEncoder, GcmParamsEncoder.
 """

@@ -2,8 +2,8 @@
 whether anything listens at one.
 
 Called by `rpc.NetworkClient` and `rpc.PeerConnection` on their own threads, by the clients when they are made, by
-request handlers that compare addresses of brokers, and by `broker.own_listeners`; the calls block as long as the name
-server takes, `probe` a second at most. No state. Kafka: ClientUtils.resolve.
+request handlers that compare addresses of brokers, and by `broker.settings.own_listeners`; the calls block as long as
+the name server takes, `probe` a second at most. No state. Kafka: ClientUtils.resolve.
 """
 
 from __future__ import annotations

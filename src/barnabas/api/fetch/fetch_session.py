@@ -1,8 +1,8 @@
 """An incremental fetch session (KIP-227): its epoch, its partitions, and the last answer of each.
 
-Made and kept by `api.fetch_session_cache`, used by the two contexts of `api.fetch_sessions` on whichever thread begins
-or answers a fetch. `lock` guards everything except the fields that the class docstring gives to the cache; no other
-lock is taken and no callback is called while it is held.
+Made and kept by `api.fetch.fetch_session_cache`, used by the two contexts of `api.fetch.fetch_sessions` on whichever
+thread begins or answers a fetch. `lock` guards everything except the fields that the class docstring gives to the
+cache; no other lock is taken and no callback is called while it is held.
 
 A client has one request of a session on its way. If it sends more, all but the last are answered
 INVALID_FETCH_SESSION_EPOCH, and the later ones get copies of the partitions, because the first may still be reading

@@ -1,9 +1,9 @@
 """The fetch sessions that a broker keeps, up to a limit, and the choice of one to evict (KIP-227).
 
-Made by `broker`, called through `api.fetch_sessions` by every thread that begins or answers fetches. `_lock` guards the
-tables and the sessions' fields that belong to the cache; it is held briefly, and no session's lock is taken under it.
-There is one table, where Kafka's KRaft brokers have eight shards: shards would save less waiting than their choice of a
-session costs, and a full cache evicts the right session.
+Made by `broker`, called through `api.fetch.fetch_sessions` by every thread that begins or answers fetches. `_lock`
+guards the tables and the sessions' fields that belong to the cache; it is held briefly, and no session's lock is taken
+under it. There is one table, where Kafka's KRaft brokers have eight shards: shards would save less waiting than their
+choice of a session costs, and a full cache evicts the right session.
 
 When the cache is full, a new session needs the place of an old one. With two slots, both taken by consumers:
 

@@ -1,14 +1,14 @@
 """Fetch: v0-18.
 
-Brief from v4 on; runs on the Processor's thread or a handler's. `api.fetch_answer` answers, perhaps on the thread that
-completes a long poll.
+Brief from v4 on; runs on the Processor's thread or a handler's. `api.fetch.fetch_answer` answers, perhaps on the thread
+that completes a long poll.
 
 v0: messages of magic 0, converted while they are sent (`LazyDownConversionRecords`); v2 and v3 of magic 1.
 v3: a limit of the whole answer.
 v4: isolation level.
 v5: log start offset.
 v6: KAFKA_STORAGE_ERROR.
-v7: sessions (KIP-227, `api.fetch_sessions`).
+v7: sessions (KIP-227, `api.fetch.fetch_sessions`).
 v9: leader epoch.
 v10: zstd.
 v11: consumers may read from followers (KIP-392).

@@ -1,8 +1,8 @@
 """The group coordinator: the members of groups, their assignments, and their committed offsets.
 
-`GroupCoordinator` holds the services, of which `broker.api_table` hands each request handler the one that it calls.
-`broker.group_coordinator_builder` builds it when it is first needed. A `Group` is a lock, the committed offsets and a
-membership, which is a `ClassicGroup` (JoinGroup, SyncGroup) or a `ConsumerGroup` (KIP-848).
+`GroupCoordinator` holds the services, of which `broker.stages.api_table` hands each request handler the one that it
+calls. `broker.stages.group_coordinator_builder` builds it when it is first needed. A `Group` is a lock, the committed
+offsets and a membership, which is a `ClassicGroup` (JoinGroup, SyncGroup) or a `ConsumerGroup` (KIP-848).
 
 The rooms, from the bottom: `offsets_topic` encodes records; `classic`, `consumer` (with `assignors`) and `offsets` are
 the services; `group_loading` and `restore` read the groups back. In `classic` and `consumer` a request takes three

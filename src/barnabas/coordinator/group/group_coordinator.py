@@ -1,8 +1,7 @@
 """The group coordinator of a broker: its services, and how they start and stop together.
 
-Made by `broker.group_coordinator_builder` when it is first needed; started and stopped by LateCoordinator. Immutable;
-each service says which lock guards it.
-Kafka: GroupCoordinator.
+Made by `broker.stages.group_coordinator_builder` when it is first needed; started and stopped by LateCoordinator.
+Immutable; each service says which lock guards it. Kafka: GroupCoordinator.
 """
 
 from __future__ import annotations

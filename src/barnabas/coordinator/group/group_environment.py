@@ -1,7 +1,7 @@
 """The parts that the services of the group coordinator share.
 
-Made once by `broker.group_coordinator_builder`. It does not change, so any thread reads it; each shared part says which
-lock guards it.
+Made once by `broker.stages.group_coordinator_builder`. It does not change, so any thread reads it; each shared part
+says which lock guards it.
 """
 
 from __future__ import annotations

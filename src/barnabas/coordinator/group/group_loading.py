@@ -1,9 +1,9 @@
 """The loading of one partition of `__consumer_offsets`: groups are read in small steps and given to their services.
 
-Made by `broker.group_coordinator_builder`, called by `CoordinatorLoader` on its thread; `drop` on any thread. Owns no
-lock: a group that is not loaded yet belongs to the iterator that `load` returns. Between two steps other threads run,
-and the partition may be given up: each step checks that the loading is still wanted.
-Kafka: GroupMetadataManager.doLoadGroupsAndOffsets, removeGroupsForPartition.
+Made by `broker.stages.group_coordinator_builder`, called by `CoordinatorLoader` on its thread; `drop` on any thread.
+Owns no lock: a group that is not loaded yet belongs to the iterator that `load` returns. Between two steps other
+threads run, and the partition may be given up: each step checks that the loading is still wanted. Kafka:
+GroupMetadataManager.doLoadGroupsAndOffsets, removeGroupsForPartition.
 """
 
 from __future__ import annotations

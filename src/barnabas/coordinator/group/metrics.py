@@ -1,10 +1,10 @@
 """The group coordinator's metrics by Kafka's names.
 
-Behind the metric family of `broker.replication_stage`: ticked by the scheduler, and read by the reporters of metrics
-on any thread without a lock. A reading looks at the groups one by one, each under its lock. `_lock` guards the rates.
-The services' counts are plain numbers, which may be a moment old.
-Kafka: GroupMetadataManager (the gauges of 3.9) and GroupCoordinatorMetrics (all names of 4.3). Where both count groups
-of the classic protocol, NumGroups counts every group, as in 3.9.
+Behind the metric family of `broker.stages.replication_stage`: ticked by the scheduler, and read by the reporters of
+metrics on any thread without a lock. A reading looks at the groups one by one, each under its lock. `_lock` guards the
+rates. The services' counts are plain numbers, which may be a moment old. Kafka: GroupMetadataManager (the gauges of
+3.9) and GroupCoordinatorMetrics (all names of 4.3). Where both count groups of the classic protocol, NumGroups counts
+every group, as in 3.9.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ Many brokers never have a group or a transactional id, and the first need of one
 for both: 47 modules. Needed is a coordinator for the first request that reaches it, when this broker first leads or
 loses a partition of its topic (a restarted broker loads the groups and ids of before), and for what reads its metrics.
 
-Made by `broker.replication_stage` and `broker.transaction_stage`; called on any thread, with no lock held. `_lock` is
-held while the coordinator is built, started and stopped: it is built once, and started unless the broker stops.
+Made by `broker.stages.replication_stage` and `broker.stages.transaction_stage`; called on any thread, with no lock
+held. `_lock` is held while the coordinator is built, started and stopped: it is built once, and started unless the
+broker stops.
 """
 
 from __future__ import annotations

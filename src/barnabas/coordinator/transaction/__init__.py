@@ -1,6 +1,7 @@
 """The transaction coordinator: the producers with transactional ids, and the transactions that they begin and end.
 
-`TransactionCoordinator` holds the services; `broker.transaction_coordinator_builder` builds it when it is first needed.
+`TransactionCoordinator` holds the services; `broker.stages.transaction_coordinator_builder` builds it when it is first
+needed.
 
 A transactional id is a TransactionEntry: a lock, and an immutable TransactionMetadata. A request takes three steps:
 `decisions` says, from the metadata alone, what to answer or which metadata come next (by the transitions and the table

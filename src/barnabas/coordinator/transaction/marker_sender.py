@@ -4,10 +4,10 @@ Markers to this broker take the same way as those to others, through its inter-b
 the leader may move. A request that fails is repeated after a pause, until the marker is written or another broker
 coordinates the transaction; the completion is repeated while the log does not take the record.
 
-Both parts are made by `broker.transaction_coordinator_builder`. `MarkerSender.add` is called on any thread, and wakes
-the sender's (`inter_broker_send_thread`, which has the lock), which owns the dispatch and the connections, and calls
-`TransactionCompletion.markers_written`. The completion's repetitions run on the scheduler's thread, and its results
-come on any thread; its `_lock` guards the number of waiting ones. Kafka: TransactionMarkerChannelManager
+Both parts are made by `broker.stages.transaction_coordinator_builder`. `MarkerSender.add` is called on any thread, and
+wakes the sender's (`inter_broker_send_thread`, which has the lock), which owns the dispatch and the connections, and
+calls `TransactionCompletion.markers_written`. The completion's repetitions run on the scheduler's thread, and its
+results come on any thread; its `_lock` guards the number of waiting ones. Kafka: TransactionMarkerChannelManager
 (TxnMarkerSenderThread, tryAppendToLog, txnLogAppendRetryQueue).
 """
 

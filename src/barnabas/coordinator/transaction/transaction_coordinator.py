@@ -1,6 +1,6 @@
 """The transaction coordinator of a broker: its services, and how they start and stop together.
 
-Made by `broker.transaction_coordinator_builder` when it is first needed; started and stopped by LateCoordinator.
+Made by `broker.stages.transaction_coordinator_builder` when it is first needed; started and stopped by LateCoordinator.
 TransactionAdmin answers administrators on any thread, and reads immutable metadata without a lock; TransactionExpiry
 runs on the scheduler's threads, without a lock but the entries' own.
 Kafka: TransactionCoordinator (startup, shutdown, onElection, onResignation, handleListTransactions,

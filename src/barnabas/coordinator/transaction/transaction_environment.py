@@ -1,9 +1,9 @@
 """The settings of the transaction coordinator, and the parts that its services share: its table of ids, for one.
 
 The settings are a frozen snapshot of the broker's configuration. The environment is made once by
-`broker.transaction_coordinator_builder`. Neither changes, so any thread reads them; each shared part says which lock
-guards it.
-Kafka: TransactionConfig, TransactionStateManagerConfigs, TransactionStateManager.transactionMetadataCache.
+`broker.stages.transaction_coordinator_builder`. Neither changes, so any thread reads them; each shared part says which
+lock guards it. Kafka: TransactionConfig, TransactionStateManagerConfigs,
+TransactionStateManager.transactionMetadataCache.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The loading of one partition of `__transaction_state`, in steps; transactions that were decided are completed.
 
-Made by `broker.transaction_coordinator_builder`, called by CoordinatorLoader on its thread; `drop` on any thread. It
-owns no lock.
+Made by `broker.stages.transaction_coordinator_builder`, called by CoordinatorLoader on its thread; `drop` on any
+thread. It owns no lock.
 
 A record that cannot be read may hold the end of a transaction, which must not be decided otherwise: it ends the replay
 with an error (decisions/0054). Keys of an unknown version are left out, as by Apache Kafka, which otherwise serves what

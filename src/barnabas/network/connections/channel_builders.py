@@ -1,7 +1,7 @@
 """The listeners as the network layer serves them: what their connections share, and the builders of their channels.
 
 A builder is asked for on the thread that opens a listener or resizes its threads. The broker's own ChannelBuilders have
-one for each listener, made of that listener's settings (`broker.listener_channels`).
+one for each listener, made of that listener's settings (`broker.channels.listener_channels`).
 
 Kafka: ChannelBuilders.serverChannelBuilder, DataPlaneAcceptor and ControlPlaneAcceptor (their prefixes and listener
 names).

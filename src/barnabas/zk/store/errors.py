@@ -1,6 +1,6 @@
 """The errors of a Store, in ZooKeeper's terms.
 
-Raised by the blocking calls of `zk.store.Store` on the calling thread, and returned in place of a result by its
+Raised by the blocking calls of `zk.store.store.Store` on the calling thread, and returned in place of a result by its
 batches. Immutable once raised, so no lock. Kafka: org.apache.zookeeper.KeeperException.
 """
 

@@ -1,7 +1,7 @@
 """The tree of znodes as rows of a sqlite3 database, and ZooKeeper's rules for changing it.
 
-Made by `zk.embedded_store`, used on its owner thread only (`store`), so no lock of ours; the database file itself is
-locked exclusively, so that no second process opens it. Every batch that changes something is one transaction
+Made by `zk.store.embedded_store`, used on its owner thread only (`store`), so no lock of ours; the database file itself
+is locked exclusively, so that no second process opens it. Every batch that changes something is one transaction
 (write-ahead log, synchronous FULL: durable when it returns).
 
 ZooKeeper: org.apache.zookeeper.server.DataTree, PrepRequestProcessor.

@@ -1,7 +1,7 @@
 """The login to ZooKeeper: SASL's DIGEST-MD5 (RFC 2831), which ZooKeeper's DigestLoginModule takes.
 
-Made for each connection by `zk.zookeeper_connection`, on kazoo's thread of the connection; used once. Both sides prove
-that they know the password, and neither sends it:
+Made for each connection by `zk.zookeeper.zookeeper_connection`, on kazoo's thread of the connection; used once. Both
+sides prove that they know the password, and neither sends it:
 
     server  realm="zk-sasl-md5",nonce="...",charset=utf-8,algorithm=md5-sess
     client  username="kafka",nonce="...",cnonce="...",response=<digest of all of it and the password>

@@ -1,7 +1,8 @@
 """The client of ZooKeeper that the store uses: kazoo's, with this project's TLS and login.
 
-Made by `zk.zookeeper_store`, on the caller's thread; the connections are made on kazoo's own thread. `FirstConnection`
-is written there and read where the store starts: its table is replaced by one assignment, and its event is set.
+Made by `zk.zookeeper.zookeeper_store`, on the caller's thread; the connections are made on kazoo's own thread.
+`FirstConnection` is written there and read where the store starts: its table is replaced by one assignment, and its
+event is set.
 
 What kazoo lacks, and this adds:
 

@@ -1,9 +1,9 @@
 """The store's operations as ZooKeeper's requests, access control lists included, and its answers as results.
 
-Used by `zk.zookeeper_store`, on the callers' threads and on that of kazoo's connection; pure, so no lock. kazoo has the
-formats of the single requests. Two are here: kazoo's Multi loses the Stat of a created znode, and kazoo has no
-SetWatches, by which ZooKeeper sets the watches of a session again after a lost connection, and fires those whose change
-happened in between.
+Used by `zk.zookeeper.zookeeper_store`, on the callers' threads and on that of kazoo's connection; pure, so no lock.
+kazoo has the formats of the single requests. Two are here: kazoo's Multi loses the Stat of a created znode, and kazoo
+has no SetWatches, by which ZooKeeper sets the watches of a session again after a lost connection, and fires those whose
+change happened in between.
 
 Kafka: ZkData.defaultAcls. ZooKeeper: org.apache.zookeeper.proto, MultiOperationRecord, MultiResponse.
 """

@@ -86,18 +86,18 @@ def command(*arguments: str) -> str:
 
 
 PROGRAMS = {
-    "broker": Program(_BROKER, 350),
+    "broker": Program(_BROKER, 340),
     "help": Program(command("--help"), 4),
-    "topics list": Program(command("topics", "list", "--bootstrap-server", "127.0.0.1:9", "--timeout", "0.1"), 135),
+    "topics list": Program(command("topics", "list", "--bootstrap-server", "127.0.0.1:9", "--timeout", "0.1"), 133),
     "test kit": Program("from barnabas.testing import broker", 8),
-    "admin client": Program("import barnabas.clients.admin", 124),
-    "consumer": Program("import barnabas.clients.consumer", 154),
-    "producer": Program("import barnabas.clients.producer", 116),
+    "admin client": Program("import barnabas.clients.admin", 122),
+    "consumer": Program("import barnabas.clients.consumer", 153),
+    "producer": Program("import barnabas.clients.producer", 115),
     "Spark: look-up of the sources": Program("import pyspark_barnabas, pyspark_barnabas_log", 28, True),
     "Spark: planner of a stream": Program(_READ + _PLAN, 101, True),
     "Spark: worker of a source": Program(_READ + _FETCH, 120, True),
     "Spark: driver of a sink": Program(_WRITE + "writer.commit([])", 39, True),
-    "Spark: worker of a sink": Program(_WRITE + "writer.write(iter([]))", 145, True),
+    "Spark: worker of a sink": Program(_WRITE + "writer.write(iter([]))", 144, True),
 }
 
 

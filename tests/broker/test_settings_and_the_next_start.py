@@ -10,8 +10,9 @@ from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.dynamic_settings import DYNAMIC_ONLY_KEYS, is_dynamic
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.keys.plugin_keys import AUTHORIZER_SETTINGS
-from barnabas.metadata.stored_configs import ConfigRepository, StoredPasswords
+from barnabas.metadata.stored_configs import ConfigRepository
 from barnabas.runtime.clock import SystemClock
+from barnabas.security.password_encoder import StoredPasswords
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store.embedded_store import EmbeddedStore
 from tests.support.barnabas_process import BarnabasProcess

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_key import BOOLEAN, LIST, ConfigKey, Range, ThrottledReplicas, Validator
-from barnabas.config.keys.remote_storage_keys import NO_TIERS
+from barnabas.config.keys.log_keys import NO_TIERS
 
 MILLISECONDS_PER_MINUTE = 60_000
 MILLISECONDS_PER_HOUR = 3_600_000

@@ -22,10 +22,11 @@ from barnabas.config.kept_settings import KEPT_TOPIC_KEYS, by_reason
 from barnabas.config.log_config import validate_topic_config
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.metadata.stored_configs import ALL_BROKERS, ConfigRepository, StoredPasswords
+from barnabas.metadata.stored_configs import ALL_BROKERS, ConfigRepository
 from barnabas.metadata.topic_name import validate_topic_name
 from barnabas.protocol.codes import ConfigOperation
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.security.password_encoder import StoredPasswords
 from barnabas.zk.store.errors import StoreUnavailableError
 
 logger = logging.getLogger(__name__)

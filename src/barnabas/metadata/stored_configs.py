@@ -1,11 +1,9 @@
-"""The settings of topics and brokers in the store, passwords among them: read, written, and followed as they change.
+"""The settings of topics and brokers in the store: read, written, and followed as they change.
 
 ConfigRepository is used at start, by DescribeConfigs and ConfigAdmin, on any thread; it blocks on the store and keeps
 nothing, so no lock. ConfigChangeListener is made by `broker`, and calls the parts that keep a copy of settings, on the
 thread that `change_notice_listener` names, one after another (at the start on the main thread); `_lock` guards its
-table of callbacks. StoredPasswords is one immutable object a broker: ConfigAdmin calls it on request handlers' threads,
-DynamicBrokerConfig on a scheduler's. Kafka: ZkConfigRepository, ZkConfigManager; DynamicBrokerConfig.toPersistentProps,
-fromPersistentProps, maybeReEncodePasswords.
+table of callbacks. Kafka: ZkConfigRepository, ZkConfigManager.
 """
 
 from __future__ import annotations
@@ -15,20 +13,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from barnabas.config.config_error import ConfigError
-from barnabas.config.config_values import ConfigValues
-from barnabas.config.dynamic_settings import is_password
 from barnabas.metadata.change_notice_listener import ChangeNoticeListener
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
-from barnabas.security.password_encoder import (
-    OLD_SECRET,
-    SECRET,
-    PasswordEncoder,
-    PasswordEncoderConfig,
-    UndecodablePassword,
-)
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znodes.config_znodes import (
     ConfigEntityChangeNotificationSequenceZNode,
@@ -133,58 +121,3 @@ class ConfigChangeListener:
             except Exception:
                 # Settings that one callback cannot use must reach the others.
                 logger.exception("Failed to apply the settings of %s %s", entity_type, entity)
-
-
-class StoredPasswords:
-    """The passwords of one broker. Without `password.encoder.secret` none can be stored or read."""
-
-    def __init__(self, config: ConfigValues) -> None:
-        """Raises ConfigError: the settings of the encoder are wrong, or there is an old secret and no new one."""
-        settings = PasswordEncoderConfig.from_kafka_config(config)
-        secret, old = settings.secret, settings.old_secret
-        if old is not None and secret is None:
-            raise ConfigError(f"{OLD_SECRET} is given, and {SECRET}, which replaces it, is not", OLD_SECRET)
-        self._encoder = None if secret is None else PasswordEncoder(secret, settings)
-        self._old_encoder = None if old is None else PasswordEncoder(old, settings)
-
-    def encoded(self, settings: Mapping[str, str]) -> dict[str, str]:
-        """Return settings as they are stored. Raises ConfigError: there is a password, and no secret."""
-        return {name: self._encode(value) if is_password(name) else value for name, value in settings.items()}
-
-    def _encode(self, password: str) -> str:
-        if self._encoder is None:
-            raise ConfigError("Password encoder secret not configured", SECRET)
-        return self._encoder.encode(password)
-
-    def decoded(self, stored: Mapping[str, str]) -> dict[str, str]:
-        """Return stored settings with their passwords; without those that cannot be decoded, which are logged."""
-        settings = {}
-        for name, value in stored.items():
-            if not is_password(name):
-                settings[name] = value
-                continue
-            if self._encoder is None:
-                logger.error("The stored password %s is ignored: %s is not set", name, SECRET)
-                continue
-            try:
-                settings[name] = self._encoder.decode(value)
-            except UndecodablePassword as error:
-                logger.error("The stored password %s is ignored: %s", name, error)  # noqa: TRY400 as it says
-        return settings
-
-    def encoded_again(self, read_stored: Callable[[], Mapping[str, str]]) -> dict[str, str] | None:
-        """Return stored settings whose passwords the old secret decodes, encoded with the new one; None if none are.
-
-        read_stored: called only with an old secret, since each start asks.
-        """
-        if self._old_encoder is None:
-            return None
-        stored = read_stored()
-        settings = dict(stored)
-        for name, value in stored.items():
-            if is_password(name):
-                try:
-                    settings[name] = self._encode(self._old_encoder.decode(value))
-                except UndecodablePassword:
-                    logger.debug("The stored password %s is not encoded with the old secret", name)
-        return settings if settings != stored else None

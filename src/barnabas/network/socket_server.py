@@ -35,7 +35,6 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.logger_levels import when_levels_change
 from barnabas.transport.channel.frame_reader import LARGE_FRAME_BYTES
 from barnabas.transport.memory_pool import NONE, MemoryPool
-from barnabas.transport.simple_memory_pool import SimpleMemoryPool
 
 logger = logging.getLogger(__name__)
 
@@ -307,6 +306,8 @@ def _memory_pool(config: NetworkConfig, clock: Clock) -> MemoryPool:
     size = config.queued_max_request_bytes
     if size <= 0:
         return NONE
+    from barnabas.transport.simple_memory_pool import SimpleMemoryPool  # noqa: PLC0415 - few brokers limit their memory
+
     # The largest lease is that of the largest request, or of a frame just below 64 KiB, which counts eight times.
     largest = min(size, max(config.largest_request_bytes, LARGE_FRAME_BYTES * REQUEST_EXPANSION))
     return SimpleMemoryPool(

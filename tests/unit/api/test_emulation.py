@@ -8,9 +8,9 @@ import pytest
 
 from barnabas.api.registry import BETWEEN_BROKERS
 from barnabas.broker.stages.api_table import build_registry
+from barnabas.config.broker_config_keys import KAFKA_RELEASES
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.config.keys.barnabas_keys import KAFKA_RELEASES
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.kafka_releases import HISTORY, RELEASES, served_versions
 

@@ -2,11 +2,10 @@
 
 import pytest
 
-from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
+from barnabas.config.broker_config_keys import BARNABAS_KEYS, BROKER_CONFIG_KEYS
 from barnabas.config.config_error import ConfigError
 from barnabas.config.cross_checks import uses_zookeeper
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.config.keys.barnabas_keys import BARNABAS_KEYS
 
 
 def test_defaults_are_kafkas() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.metadata.stored_configs import StoredPasswords
+from barnabas.security.password_encoder import StoredPasswords
 
 NAME = "listener.name.external.ssl.key.password"
 SETTINGS = {NAME: "hush", "num.io.threads": "9"}

@@ -40,7 +40,7 @@ from barnabas.network.network_config import NetworkConfig
 from barnabas.runtime.lazy import Lazy
 
 if TYPE_CHECKING:
-    from barnabas.metadata.stored_configs import StoredPasswords
+    from barnabas.security.password_encoder import StoredPasswords
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class DynamicBrokerConfig:
         self._settings = BrokerSettings.of(static)
 
         def new_passwords() -> StoredPasswords:
-            from barnabas.metadata.stored_configs import StoredPasswords
+            from barnabas.security.password_encoder import StoredPasswords
 
             return StoredPasswords(static)
 

@@ -5,8 +5,8 @@ Spark finds the source by the module `pyspark_barnabas`, and the log source by `
 (`registration`). The broker never imports this package.
 """
 
-from barnabas_spark.options.topic_offsets import query_lag
 from barnabas_spark.registration import complete_environment, prepare, register, warn_of_running_session
+from barnabas_spark.topic_offsets import query_lag
 from barnabas_spark.topic_table import table
 
 __all__ = ["prepare", "query_lag", "register", "table"]

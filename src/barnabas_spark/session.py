@@ -1,8 +1,8 @@
 """Makes a local Spark session, which finds its Java, writes nothing to the terminal and leaves no process behind.
 
-Called by `pipeline.pipeline_session`, the demo, the examples and the tests, on the main thread. `local_session` changes
-the process's environment (JAVA_HOME, PYSPARK_PYTHON; SPARK_HOME while the JVM starts) and, while the JVM starts, its
-file descriptors 1 and 2; so call it once, before threads that print.
+Called by `pipeline.run.pipeline_session`, the demo, the examples and the tests, on the main thread. `local_session`
+changes the process's environment (JAVA_HOME, PYSPARK_PYTHON; SPARK_HOME while the JVM starts) and, while the JVM
+starts, its file descriptors 1 and 2; so call it once, before threads that print.
 """
 
 from __future__ import annotations

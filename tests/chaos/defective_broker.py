@@ -16,7 +16,7 @@ from barnabas.api.handlers import transaction_markers
 from barnabas.cli.main import main
 from barnabas.coordinator.group.group_loading import PartitionReplay
 from barnabas.records.end_transaction_marker import EndTransactionMarker
-from barnabas.replica.fetcher.followed_state import FollowedState, FollowerLogPosition
+from barnabas.replica.fetcher.partition_fetch_state import FollowedState, FollowerLogPosition
 from barnabas.replica.partitions.partition import Partition
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.replica.fetcher import fetcher_thread, follower_logs
 from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
-from barnabas.replica.fetcher.followed_state import FollowedState, FollowerLogPosition
+from barnabas.replica.fetcher.partition_fetch_state import FollowedState, FollowerLogPosition
 from barnabas.replica.partitions.session_watches import SessionWatches
 from barnabas.storage.log.leader_epochs import EpochEntry
 from tests.simulation.replicated_partition import BROKERS, ReplicatedPartition, run_history

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.options.source_options import SourceOptions
-from barnabas_spark.options.topic_offsets import Offsets
+from barnabas_spark.topic_offsets import Offsets
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -17,11 +17,11 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.columns import default_schema
 from barnabas_spark.options.option_values import OptionError
 from barnabas_spark.options.source_options import DataLoss
-from barnabas_spark.options.topic_offsets import Offsets, planned_offsets, start_in, with_start
 from barnabas_spark.reading import stream_reader
 from barnabas_spark.reading.offset_ranges import OffsetRange
 from barnabas_spark.reading.starting_offsets import TopicMissing
 from barnabas_spark.reading.stream_reader import BarnabasStreamReader
+from barnabas_spark.topic_offsets import Offsets, planned_offsets, start_in, with_start
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t.u", 0)
 

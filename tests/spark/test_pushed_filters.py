@@ -22,10 +22,10 @@ from pyspark.sql.datasource import (
 )
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas_spark.options.topic_offsets import Offsets
 from barnabas_spark.reading.batch_reader import within_bounds
 from barnabas_spark.reading.offset_ranges import OffsetRange
 from barnabas_spark.reading.row_bounds import bounds_of
+from barnabas_spark.topic_offsets import Offsets
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 

@@ -6,8 +6,8 @@ import pytest
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas_spark.options.topic_offsets import Offsets, query_lag
 from barnabas_spark.reading.stream_reader import GroupProgress
+from barnabas_spark.topic_offsets import Offsets, query_lag
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -9,8 +9,8 @@ import pytest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.options.option_values import OptionError
 from barnabas_spark.options.source_options import DataLoss
-from barnabas_spark.options.topic_offsets import Offsets
 from barnabas_spark.reading.starting_offsets import first_offsets, partitions_to_read, resolve
+from barnabas_spark.topic_offsets import Offsets
 from tests.spark.scripted_offsets import T0, T1, FakeBroker, options
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from barnabas.clients.admin import Admin, NewPartitions
-from barnabas_spark.options.topic_offsets import query_lag
+from barnabas_spark.topic_offsets import query_lag
 from tests.spark.known_records import KnownRecord, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

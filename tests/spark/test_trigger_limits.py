@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.options.source_options import ReadLimits
-from barnabas_spark.options.topic_offsets import Offsets
 from barnabas_spark.reading.stream_reader import TriggerLimits
+from barnabas_spark.topic_offsets import Offsets
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 START = {T0: 10, T1: 10}

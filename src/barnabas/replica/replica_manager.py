@@ -26,8 +26,8 @@ from barnabas.replica.partitions.high_watermark_checkpoints import HighWatermark
 from barnabas.replica.partitions.hosted_partitions import HostedPartitions
 from barnabas.replica.partitions.partition import EpochEndOffset, Partition, PartitionEnvironment
 from barnabas.replica.replica_config import FetcherConfig, ReplicaConfig
-from barnabas.replica.requests.append import ReplicaAppender
-from barnabas.replica.requests.read import ReplicaReader
+from barnabas.replica.requests.replica_appender import ReplicaAppender
+from barnabas.replica.requests.replica_reader import ReplicaReader
 from barnabas.replica.requests.replication_throttle import follower_throttle, leader_throttle
 from barnabas.replica.requests.waiting_requests import WaitingRequests
 from barnabas.runtime.clock import Clock

@@ -291,7 +291,7 @@ class _NetworkSplits:
     """The links between brokers that are cut, by the faults of the brokers. brokers: by id, each with faults.
 
     A link goes from one broker to another: while it is cut, the second one closes the connection at each request of the
-    first one (`faults.Drop`), before it is handled. The first broker is known by the client ids that brokers put into
+    first one (`Drop`), before it is handled. The first broker is known by the client ids that brokers put into
     their requests to each other, so that clients reach both as before.
 
     Requests that are under way when a link is cut are still answered. Connections can be opened while it is cut: a

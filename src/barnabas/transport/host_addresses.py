@@ -1,7 +1,7 @@
 """The addresses of a host name, for clients that try one after the other (KIP-302), the names of its addresses, and
 whether anything listens at one.
 
-Called by `rpc.NetworkClient` and `rpc.PeerConnection` on their own threads, by the clients when they are made, by
+Called by `NetworkClient` and `PeerConnection` on their own threads, by the clients when they are made, by
 request handlers that compare addresses of brokers, and by `broker.settings.own_listeners`; the calls block as long as
 the name server takes, `probe` a second at most. No state. Kafka: ClientUtils.resolve.
 """

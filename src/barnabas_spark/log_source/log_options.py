@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.options.option_values import OptionError, OptionValues
-from barnabas_spark.options.topic_offsets import EARLIEST, LATEST, Offsets, offsets_from_json, partitions_from_json
+from barnabas_spark.topic_offsets import EARLIEST, LATEST, Offsets, offsets_from_json, partitions_from_json
 
 DEFAULT_SPLIT_BYTES = 128 << 20
 """The size of Spark's own file splits (spark.sql.files.maxPartitionBytes)."""

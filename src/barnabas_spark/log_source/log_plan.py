@@ -17,8 +17,8 @@ from barnabas.storage.readonly.log_transactions import aborted_ranges, last_stab
 from barnabas.storage.readonly.partition_log import BeyondLogEnd, LogUnreadable, PartitionLog, RecordsDeleted
 from barnabas_spark.log_source.log_options import LogPosition, LogSourceOptions
 from barnabas_spark.options.option_values import OptionError
-from barnabas_spark.options.topic_offsets import EARLIEST, LATEST
 from barnabas_spark.reading.row_bounds import RowBounds
+from barnabas_spark.topic_offsets import EARLIEST, LATEST
 
 logger = logging.getLogger(__name__)
 

@@ -29,9 +29,9 @@ from barnabas_spark.log_source.log_options import LogSourceOptions
 from barnabas_spark.log_source.log_plan import plan_splits
 from barnabas_spark.log_source.sidecars import current_sidecar, offsets_of
 from barnabas_spark.options.option_values import OptionError
-from barnabas_spark.options.topic_offsets import offsets_to_json
 from barnabas_spark.reading.offset_ranges import OffsetRange
 from barnabas_spark.reading.row_bounds import ALL_ROWS
+from barnabas_spark.topic_offsets import offsets_to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

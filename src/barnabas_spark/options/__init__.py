@@ -1,1 +1,1 @@
-"""Options of the format `kafka`: their table, their values, and what a source and a sink make of them."""
+"""Options of `format("barnabas")`: their table, their values, and what a source and a sink make of them."""

@@ -21,7 +21,7 @@ from barnabas_spark.options.option_table import (
     Option,
 )
 from barnabas_spark.options.option_values import DeclaredOptions, OptionError
-from barnabas_spark.options.topic_offsets import EARLIEST, LATEST, Offsets, offsets_from_json, timestamps_from_json
+from barnabas_spark.topic_offsets import EARLIEST, LATEST, Offsets, offsets_from_json, timestamps_from_json
 
 
 @dataclass(frozen=True, slots=True)

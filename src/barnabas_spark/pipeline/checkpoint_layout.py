@@ -29,8 +29,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-from barnabas_spark.options.topic_offsets import START
 from barnabas_spark.pipeline.pipeline_error import RunFailed
+from barnabas_spark.topic_offsets import START
 
 _IDENTITY = "pipeline.json"
 _STARTS = "barnabas-starts"

@@ -33,11 +33,11 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from barnabas_spark.options.topic_offsets import query_lag
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
 from barnabas_spark.pipeline.pipeline_file import AVAILABLE_NOW, CONTINUOUS
 from barnabas_spark.pipeline.plan import PlannedQuery
 from barnabas_spark.pipeline.sinks.sink import QueryPlace, Show
+from barnabas_spark.topic_offsets import query_lag
 
 MOST_STARTS = 10
 """How often a query is started at most because its processes took too long: for about two minutes."""

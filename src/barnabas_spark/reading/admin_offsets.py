@@ -21,8 +21,8 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.options.source_options import ConnectionOptions, OffsetRetries
-from barnabas_spark.options.topic_offsets import EARLIEST, LATEST, Offsets
 from barnabas_spark.reading.starting_offsets import TopicMissing
+from barnabas_spark.topic_offsets import EARLIEST, LATEST, Offsets
 
 logger = logging.getLogger(__name__)
 

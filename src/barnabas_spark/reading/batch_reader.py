@@ -19,11 +19,11 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.columns import checked_columns
 from barnabas_spark.options.option_values import OptionError
 from barnabas_spark.options.source_options import SourceOptions, report_data_loss
-from barnabas_spark.options.topic_offsets import Offsets
 from barnabas_spark.reading.client_cache import connections
 from barnabas_spark.reading.offset_ranges import OffsetRange, RangePartition, ranges_between, tasks_of
 from barnabas_spark.reading.row_bounds import ALL_ROWS, RowBounds, bounds_of
 from barnabas_spark.reading.starting_offsets import BrokerOffsets, partitions_to_read, resolve
+from barnabas_spark.topic_offsets import Offsets
 from barnabas_spark.worker_heap import worker_heap
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.options.source_options import ReadLimits
-from barnabas_spark.options.topic_offsets import Offsets
+from barnabas_spark.topic_offsets import Offsets
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.options.option_values import OptionError
 from barnabas_spark.options.position_options import Position, TimestampPosition
 from barnabas_spark.options.source_options import SourceOptions, report_data_loss
-from barnabas_spark.options.topic_offsets import (
+from barnabas_spark.topic_offsets import (
     EARLIEST,
     LATEST,
     Offsets,

@@ -33,10 +33,10 @@ from barnabas.protocol.errors import ApiError
 from barnabas_spark.columns import checked_columns
 from barnabas_spark.options.option_values import OptionError
 from barnabas_spark.options.source_options import DataLoss, ReadLimits, SourceOptions, report_data_loss
-from barnabas_spark.options.topic_offsets import LATEST, Offsets, offsets_to_json, planned_offsets, start_in, with_start
 from barnabas_spark.reading.client_cache import connections
 from barnabas_spark.reading.offset_ranges import RangePartition, limit_offsets, ranges_between, tasks_of
 from barnabas_spark.reading.starting_offsets import TopicMissing, first_offsets, partitions_to_read
+from barnabas_spark.topic_offsets import LATEST, Offsets, offsets_to_json, planned_offsets, start_in, with_start
 from barnabas_spark.worker_heap import worker_heap
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from barnabas.records.compression import XERIAL_HEADER, Codec
 from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.record_batch import ATTRIBUTES_POSITION, HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
 from barnabas.records.v2.walk import Record
-from barnabas.replica.requests.append import ReplicaAppender
+from barnabas.replica.requests.replica_appender import ReplicaAppender
 from barnabas.storage.validation.validator import AT_ONCE_BYTES, AT_ONCE_COMPRESSED_BYTES, AT_ONCE_PIECES
 from tests.support.no_transaction_coordinator import BuiltVerifier, NoTransactionCoordinator
 from tests.support.recording_channel import RecordingChannel, connection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.replica.fetcher.followed_state import (
+from barnabas.replica.fetcher.partition_fetch_state import (
     NO_EPOCH,
     FetchPhase,
     FollowedState,

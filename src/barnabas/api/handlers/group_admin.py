@@ -111,7 +111,7 @@ class GroupAdminApi:
     def consumer_group_describe(self, request: Request[ConsumerGroupDescribeRequest]) -> None:
         """Describe groups of KIP-848, one named twice once.
 
-        Raises ApiError UNSUPPORTED_VERSION when `group.group_coordinator.rebalance.protocols` leaves them out.
+        Raises ApiError UNSUPPORTED_VERSION when `group.coordinator.rebalance.protocols` leaves them out.
         """
         if not self._groups.serves_consumer_groups:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)

@@ -50,7 +50,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import CODEC_MASK, BatchHeader
 from barnabas.replica.partitions.partition_append import PartitionAppend
 from barnabas.replica.replica_manager import ReplicaManager
-from barnabas.replica.requests.append import VALID_ACKS, AppendCallback
+from barnabas.replica.requests.replica_appender import VALID_ACKS, AppendCallback
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 logger = logging.getLogger(__name__)

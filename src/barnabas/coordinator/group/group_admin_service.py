@@ -48,7 +48,7 @@ class GroupAdminService:
         self._on_removed = on_removed
         self._default_assignor: str | None = None
         self.serves_consumer_groups = environment.config.consumer.is_enabled
-        """Whether this broker offers groups of KIP-848 (`group.group_coordinator.rebalance.protocols`)."""
+        """Whether this broker offers groups of KIP-848 (`group.coordinator.rebalance.protocols`)."""
 
     # -- list
 

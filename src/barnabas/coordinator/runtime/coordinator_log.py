@@ -18,7 +18,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch_builder import RecordBatchBuilder, plain_batch
 from barnabas.replica.partitions.partition_append import PartitionAppend
-from barnabas.replica.requests.append import ReplicaAppender
+from barnabas.replica.requests.replica_appender import ReplicaAppender
 from barnabas.runtime.clock import Clock
 from barnabas.storage.log_append_info import AppendOrigin
 

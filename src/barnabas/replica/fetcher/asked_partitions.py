@@ -14,8 +14,8 @@ from typing import Final
 
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.fetcher.followed_state import FollowedState
 from barnabas.replica.fetcher.follower_logs import FollowerLogs
+from barnabas.replica.fetcher.partition_fetch_state import FollowedState
 from barnabas.rpc.fetch_request import FetchPosition
 from barnabas.rpc.fetch_session_handler import WantedPositions
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND

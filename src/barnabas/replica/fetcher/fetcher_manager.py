@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
-from barnabas.replica.fetcher.followed_state import FollowedState
 from barnabas.replica.fetcher.follower_logs import FollowerLogs, log_position
 from barnabas.replica.fetcher.leader_end_point import LeaderEndPoint
+from barnabas.replica.fetcher.partition_fetch_state import FollowedState
 from barnabas.replica.partitions.partition import Partition
 from barnabas.replica.replica_config import FetcherConfig
 from barnabas.rpc.node import Node

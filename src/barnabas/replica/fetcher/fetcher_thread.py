@@ -28,9 +28,9 @@ from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.fetcher.asked_partitions import AskedPartitions
-from barnabas.replica.fetcher.followed_state import FetchPhase, FollowedState, FollowerLogPosition
 from barnabas.replica.fetcher.follower_logs import FollowerLogs
 from barnabas.replica.fetcher.leader_end_point import FetchedPartition, LeaderEndPoint
+from barnabas.replica.fetcher.partition_fetch_state import FetchPhase, FollowedState, FollowerLogPosition
 from barnabas.replica.replica_config import FetcherConfig
 from barnabas.rpc.peer_connection import ConnectionLost
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock

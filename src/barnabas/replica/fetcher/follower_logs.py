@@ -14,7 +14,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.broker_topic_stats import TopicStats
-from barnabas.replica.fetcher.followed_state import FollowerLogPosition, truncation_offset
+from barnabas.replica.fetcher.partition_fetch_state import FollowerLogPosition, truncation_offset
 from barnabas.replica.partitions.hosted_partitions import HostedPartitions
 from barnabas.replica.partitions.partition import Partition
 from barnabas.replica.requests.replication_throttle import ReplicationThrottle

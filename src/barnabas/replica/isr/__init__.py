@@ -1,1 +1,1 @@
-"""Changes of in-sync replicas, from a proposal to its record."""
+"""A follower's fetch at its leader: its progress, the high watermark, and changes of the in-sync replicas."""

@@ -1,11 +1,11 @@
 """Changes of in-sync replicas, from the proposal of a leader to its outcome.
 
-A proposal is the state of a partition with the change pending. `followers` calls `propose_expand` when a follower may
-join, and the thread that reads for this follower then calls `submit` of IsrUpdates, a part of ReplicaManager. The
-scheduler calls `shrink_lagging`; the outcome arrives on the thread of the AlterPartitionManager. None of these threads
-holds a lock when it submits a proposal or brings an outcome. Proposals and outcomes replace `Partition.state` under the
-log's lock. `_lock` guards the counters. Two classes are AlterPartitionManagers: DefaultAlterPartitionManager asks the
-controller, ZkAlterPartitionManager writes to the store.
+A proposal is the state of a partition with the change pending. `follower_progress` calls `propose_expand` when a
+follower may join, and the thread that reads for this follower then calls `submit` of IsrUpdates, a part of
+ReplicaManager. The scheduler calls `shrink_lagging`; the outcome arrives on the thread of the AlterPartitionManager.
+None of these threads holds a lock when it submits a proposal or brings an outcome. Proposals and outcomes replace
+`Partition.state` under the log's lock. `_lock` guards the counters. Two classes are AlterPartitionManagers:
+DefaultAlterPartitionManager asks the controller, ZkAlterPartitionManager writes to the store.
 
 Kafka: Partition.maybeExpandIsr, Partition.submitAlterPartition, ReplicaManager.maybeShrinkIsr, AlterPartitionListener.
 """

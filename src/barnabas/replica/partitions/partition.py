@@ -1,7 +1,7 @@
 """One partition on this broker: its leadership, its log, and the rules between them.
 
 Called by the parts of ReplicaManager on handler and processor threads. What fetches of followers change is in
-`followers` and `isr_updates`. `_lock` serialises leadership changes. `state`, the states of followers and the high
+`replica.isr`. `_lock` serialises leadership changes. `state`, the states of followers and the high
 watermark change under the log's lock, so that no watermark is computed from in-sync replicas that have just changed.
 Appends check the state again under the log's lock; reads hold no lock. Lock order: partition before log. No delayed
 operation is completed and no proposal submitted in here: methods return what moved, and callers act when they hold no

@@ -20,7 +20,7 @@ from barnabas.replica.partitions.follower_state import Follower
 from barnabas.replica.partitions.leader_state import LeaderState
 from barnabas.replica.partitions.partition import Partition
 from barnabas.replica.partitions.partition_fetch import ConsumerPlace, FetchTerms, PartitionFetch
-from barnabas.replica.requests.read import ReplicaReader
+from barnabas.replica.requests.replica_reader import ReplicaReader
 from barnabas.replica.requests.replication_throttle import ReplicationThrottle
 from barnabas.replica.requests.waiting_requests import WaitingRequests
 

@@ -1,7 +1,7 @@
 """The calls of a transactional producer's user, which wait for the coordinator.
 
 Made by `Producer`; any thread. It has no state of its own but the manager's. The asyncio producer makes the same calls
-on its loop, with waits of its own (`aio.async_transactions`). Kafka: KafkaProducer.
+on its loop, with waits of its own (`aio.producer.AsyncTransactions`). Kafka: KafkaProducer.
 """
 
 from __future__ import annotations

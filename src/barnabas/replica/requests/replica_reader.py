@@ -17,7 +17,7 @@ from functools import partial
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.broker_topic_stats import BrokerTopicStats, TopicStats
-from barnabas.replica.isr.followers import follower_or_error, update_follower
+from barnabas.replica.isr.follower_progress import follower_or_error, update_follower
 from barnabas.replica.isr.isr_updates import IsrUpdates
 from barnabas.replica.partitions.follower_state import FollowerFetch, FollowerState, LeftOut
 from barnabas.replica.partitions.leader_state import LeaderState

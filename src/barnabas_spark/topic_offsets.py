@@ -6,13 +6,15 @@ Used by the options, the planner and both readers. Plain values; no state, no lo
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas_spark.options.option_values import is_topic_name
 
 Offsets: TypeAlias = dict[TopicPartition, int]
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 LATEST = -1
 EARLIEST = -2
@@ -20,6 +22,11 @@ EARLIEST = -2
 START = "(start)"
 """Where a query began, in the end of its first micro-batch: `{"t": {"0": 9}, "(start) t": {"0": 5}}`. No topic's name
 has these characters."""
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka allows a topic of that name."""
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def offsets_from_json(text: str) -> Offsets:

@@ -14,18 +14,12 @@ from barnabas.config.config_error import nearest_name
 from barnabas_spark.options.option_table import Option
 
 _KAFKA = "kafka."
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _MEANT = dict.fromkeys(("topic", "topics", "subscribe"), ("topic", "subscribe"))
 """What is meant by names of the other direction: a sink has a `topic`, a source subscribes."""
 
 
 class OptionError(ValueError):
     """An invalid option. The message has its name, its value, and what would be right."""
-
-
-def is_topic_name(name: str) -> bool:
-    """Whether Kafka allows a topic of that name."""
-    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 class OptionValues:

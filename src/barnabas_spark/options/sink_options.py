@@ -14,7 +14,8 @@ from barnabas_spark.options import option_table as table
 from barnabas_spark.options.connection_security import UNSECURED, connection_security
 from barnabas_spark.options.kafka_options import SINK_OPTION_NAMES, bootstrap_servers, refuse_fixed
 from barnabas_spark.options.option_table import BOOTSTRAP_TIMEOUT_MS, CLIENT_ID
-from barnabas_spark.options.option_values import DeclaredOptions, OptionError, is_topic_name
+from barnabas_spark.options.option_values import DeclaredOptions, OptionError
+from barnabas_spark.topic_offsets import is_topic_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.options import option_table as table
 from barnabas_spark.options.connection_security import UNSECURED, connection_security
 from barnabas_spark.options.kafka_options import SOURCE_OPTION_NAMES, bootstrap_servers, refuse_fixed
-from barnabas_spark.options.option_values import DeclaredOptions, OptionError, is_topic_name
+from barnabas_spark.options.option_values import DeclaredOptions, OptionError
 from barnabas_spark.options.position_options import Position, check_order, ending_position, starting_position
-from barnabas_spark.topic_offsets import partitions_from_json
+from barnabas_spark.topic_offsets import is_topic_name, partitions_from_json
 
 logger = logging.getLogger(__name__)
 

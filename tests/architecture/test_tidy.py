@@ -167,6 +167,22 @@ def test_settings_that_are_read_exist() -> None:
     assert not {path: names for path, names in unknown.items() if names}
 
 
+def test_no_module_binds_a_name_twice() -> None:
+    """As a module does whose parts were two modules: the later constant, class or function replaces the other one."""
+    twice = {}
+    for module in modules():
+        names = Counter(name for node in module.tree.body for name in _names_bound_by(node))
+        twice[module.path] = [name for name, count in names.items() if count > 1]
+    assert not {path: names for path, names in twice.items() if names}
+
+
+def _names_bound_by(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
 @pytest.mark.parametrize("page", generated_docs.PAGES)
 def test_generated_pages_are_current(page: str) -> None:
     """Every setting and every API is documented: the pages are made from the tables."""

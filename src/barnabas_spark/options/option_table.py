@@ -310,7 +310,7 @@ KAFKA_OPTIONS_OF_SOURCE = (
 TOPIC = Option(
     "topic", Kind.TEXT, None, "The topic of all rows. Without it, each row's column `topic` names its topic."
 )
-INCLUDE_HEADERS = Option(
+SINK_INCLUDE_HEADERS = Option(
     "includeHeaders", Kind.BOOLEAN, "true", "Whether a column `headers` is written, if the rows have one."
 )
 CHECKPOINT_LOCATION = Option(
@@ -349,7 +349,7 @@ TXN_VERSION = Option(
     smallest=0,
 )
 
-SINK_OPTIONS = (TOPIC, INCLUDE_HEADERS, CHECKPOINT_LOCATION, QUERY_NAME, EXACTLY_ONCE, TXN_APP_ID, TXN_VERSION)
+SINK_OPTIONS = (TOPIC, SINK_INCLUDE_HEADERS, CHECKPOINT_LOCATION, QUERY_NAME, EXACTLY_ONCE, TXN_APP_ID, TXN_VERSION)
 
 ACKS = Option(
     "kafka.acks",

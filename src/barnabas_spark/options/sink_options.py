@@ -79,7 +79,7 @@ class SinkOptions:
             bootstrap_servers=tuple(bootstrap_servers(options)),
             client_id=options.text(CLIENT_ID.name) or CLIENT_ID.default or "",
             topic=None if topic is None else topic.strip(),
-            include_headers=options.is_true(table.INCLUDE_HEADERS),
+            include_headers=options.is_true(table.SINK_INCLUDE_HEADERS),
             codec=Codec.from_name(options.word(table.COMPRESSION_TYPE)),
             # No batch of several records may be larger than a record may be.
             batch_bytes=min(options.number(table.BATCH_SIZE), max_request_bytes, buffer_bytes),

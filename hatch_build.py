@@ -12,6 +12,7 @@ import shutil
 import sysconfig
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,9 @@ def compile_modules(place: Path, modules: list[str]) -> list[Path]:
     class BuildSideBySide(build_ext):  # type: ignore[misc]
         """Runs a C compiler for each processor: an extension's files are otherwise compiled one after another."""
 
-        def build_extension(self, ext: Any) -> None:
-            self.compiler.compile = lambda *arguments, **options: compile_side_by_side(
-                self.compiler, *arguments, **options
-            )
-            super().build_extension(ext)
+        def build_extensions(self) -> None:
+            self.compiler.compile = partial(compile_side_by_side, self.compiler)
+            super().build_extensions()
 
     settings = place / "mypy.ini"
     settings.write_text(MYPY_SETTINGS)

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -102,7 +103,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_no_more_is_imported_than_is_needed(name: str) -> None:
+def test_no_more_is_imported_than_is_needed(name: str, tmp_path: Path) -> None:
     program = PROGRAMS[name]
     if program.needs_spark:
         need(importlib.util.find_spec("pyspark"), "pyspark is not installed")
@@ -115,7 +116,9 @@ def test_no_more_is_imported_than_is_needed(name: str) -> None:
     shown = subprocess.run(
         [sys.executable, "-c", f"{program.code}\n{show}"],
         # As in the processes that Spark starts.
-        env=os.environ | ({"SPARK_PYTHON_RUNTIME": "PYTHON_WORKER"} if program.needs_spark else {}),
+        env=os.environ
+        | {"TMPDIR": str(tmp_path)}
+        | ({"SPARK_PYTHON_RUNTIME": "PYTHON_WORKER"} if program.needs_spark else {}),
         capture_output=True,
         text=True,
         check=False,

@@ -12,7 +12,7 @@ LATER = (
     "barnabas.api.handlers.offsets",
     "barnabas.api.handlers.topics",
     "barnabas.api.handlers.transactions",
-    "barnabas.broker.stages.group_coordinator_builder",
+    "barnabas.broker.stages.consumer_group_coordination",
     "barnabas.broker.stages.group_coordinator_builder",
     "barnabas.broker.stages.transaction_coordinator_builder",
     "barnabas.coordinator.group.group_coordinator",
@@ -73,5 +73,5 @@ def test_a_client_in_plaintext_leaves_tls_and_logins_for_later() -> None:
 
 def test_a_pipeline_file_is_read_without_spark_and_clients() -> None:
     """By `barnabas pipeline status`, `stop` and `check --no-spark`."""
-    names = ("pyspark", "pyarrow", "numpy", "pyiceberg", "barnabas.clients")
+    names = ("pyspark", "pyarrow", "numpy", "pyiceberg", "barnabas.clients", "ssl", "urllib.request")
     assert loaded("import barnabas_spark.pipeline.pipeline_file", names) == []

@@ -69,7 +69,7 @@ class TopicChanges:
 
     def __init__(self, metadata: MetadataCache, purgatory: DelayedOperationPurgatory[DelayedTopicChange]) -> None:
         self._metadata = metadata
-        self.purgatory = purgatory
+        self._purgatory = purgatory
 
     def when_leaders_elected(self, names: frozenset[str], timeout_ms: int, answer: Answer) -> None:
         """Call `answer(topics without a leader)` when all of `names` have one, or after `timeout_ms`."""
@@ -94,10 +94,10 @@ class TopicChanges:
     def metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
         """Retry the requests that wait for topics that differ between the images."""
         # By the keys watched: they are few, the topics of a cluster may be very many.
-        for name in self.purgatory.watched_keys():
+        for name in self._purgatory.watched_keys():
             # Images share the topics that did not change, so identity tells which ones did.
             if old.topics.get(str(name)) is not new.topics.get(str(name)):
-                self.purgatory.check_and_complete(name)
+                self._purgatory.check_and_complete(name)
 
     def _wait(
         self,
@@ -113,4 +113,4 @@ class TopicChanges:
         if timeout_ms <= 0:
             change.on_complete()
         else:
-            self.purgatory.try_complete_else_watch(change, names)
+            self._purgatory.try_complete_else_watch(change, names)

@@ -276,9 +276,9 @@ def _error_for_producer(code: ErrorCode, tells_abortable: bool) -> ErrorCode:
 def producer_error(code: ErrorCode, *, adds: bool) -> ApiError:
     """Return the error for a producer when a coordinator has refused or cannot be asked.
 
-    A producer retries NOT_ENOUGH_REPLICAS, and asks for no metadata because of it. One whose batches add their
-    partitions gets CONCURRENT_TRANSACTIONS, which it gets often: its last transaction is being ended. Kafka:
-    ReplicaManager.
+    A producer retries NOT_ENOUGH_REPLICAS, and asks for no metadata because of it. A producer whose
+    batches add their partitions gets CONCURRENT_TRANSACTIONS, an error that it knows: its last transaction is often
+    still being ended. Kafka: ReplicaManager.
     """
     if code is ErrorCode.INVALID_TXN_STATE:
         return ApiError(code, "Partition was not added to the transaction")

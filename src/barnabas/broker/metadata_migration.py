@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, NoReturn, Self
 
 from barnabas.config.config_error import ConfigError
 from barnabas.runtime.clock import SystemClock
@@ -175,16 +175,18 @@ class MetadataMigration:
                     )
 
 
-def check_not_moved(files: Files, metadata_dir: str) -> None:
-    """Refuse an embedded store whose metadata were moved into ZooKeeper. Raises ConfigError."""
-    mark = os.path.join(metadata_dir, MOVED_FILE)
-    if files.exists(mark):
-        address = files.read_bytes(mark).decode(errors="replace").strip()
-        raise ConfigError(
-            f"the metadata of {metadata_dir} were moved into ZooKeeper ({MOVED_FILE}): set zookeeper.connect={address}"
-            " and leave out metadata.store=embedded, or go back with `barnabas cluster migrate --back`",
-            "zookeeper.connect",
-        )
+def refuse_moved(files: Files, mark: str) -> NoReturn:
+    """Refuse an embedded store whose metadata were moved into ZooKeeper. mark: the file that says so.
+
+    Raises ConfigError: always.
+    """
+    address = files.read_bytes(mark).decode(errors="replace").strip()
+    directory = os.path.dirname(mark)
+    raise ConfigError(
+        f"the metadata of {directory} were moved into ZooKeeper ({MOVED_FILE}): set zookeeper.connect={address}"
+        " and leave out metadata.store=embedded, or go back with `barnabas cluster migrate --back`",
+        "zookeeper.connect",
+    )
 
 
 def check_still_in_zookeeper(zookeeper: Store) -> None:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import click
 
@@ -104,8 +104,6 @@ _CREATION_TIMEOUT_MS = 5_000
 _REPEAT_SECONDS = 9.0
 """For how long a line about a broker that cannot be reached is not repeated."""
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 EXIT_USAGE = 2
@@ -122,9 +120,24 @@ _bootstrap_option = click.option(
 )
 
 
-def bootstrap_option(command: Command) -> Command:
-    """Add the options by which a command finds its brokers and connects to them."""
-    return _bootstrap_option(command_config_option(command))
+Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""What adds an option, or a stack of them, to a command."""
+
+
+def option_stack(*options: Option) -> Option:
+    """Return what adds these options; `--help` shows them in this order."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        # click applies decorators from the last to the first.
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+bootstrap_option = option_stack(_bootstrap_option, command_config_option)
+"""Adds the options by which a command finds its brokers and connects to them."""
 
 
 timeout_option = click.option(
@@ -211,7 +224,7 @@ def admin_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(*context: click.Context, bootstrap_servers: str, timeout_seconds: float, **given: Any) -> Any:
         return command(*context, connect=partial(_connect, bootstrap_servers, timeout_seconds), **given)
 
-    return bootstrap_option(timeout_option(run))
+    return option_stack(bootstrap_option, timeout_option)(run)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.client_options import Connect, admin_options
-from barnabas.cli.option_types import NUMBER, option_stack
+from barnabas.cli.client_options import Connect, admin_options, option_stack
+from barnabas.cli.option_types import NUMBER
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import ConfigChange, ConfigResource

@@ -1,5 +1,4 @@
-"""Types of the commands' options, numbers within the protocol's bits, separators with escape sequences, and times, and
-stacks of options that several commands share.
+"""Types of the commands' options: numbers within the protocol's bits, separators with escape sequences, and times.
 
 Used by the commands' options, and by click on the main thread. No state.
 """
@@ -7,13 +6,9 @@ Used by the commands' options, and by click on the main thread. No state.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import click
-
-Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""What adds an option, or a stack of them, to a command."""
 
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -32,18 +27,6 @@ SHIFT: Final = click.IntRange(-_INT64_MAX, _INT64_MAX)
 """A difference of offsets."""
 RATE: Final = SHIFT
 """Bytes a second. As in Kafka, a negative rate removes the limit."""
-
-
-def option_stack(*options: Option) -> Option:
-    """Return what adds these options; `--help` shows them in this order."""
-
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        # click applies decorators from the last to the first.
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
 
 
 # The last alternative matches a backslash before any other character, or at the end: an escape that is not known.

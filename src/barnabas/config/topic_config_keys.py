@@ -10,7 +10,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
-from barnabas.config.config_key import BOOLEAN, LIST, ConfigKey, Range, ThrottledReplicas, Validator
+from barnabas.config.config_key import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    BOOLEAN,
+    LIST,
+    ConfigKey,
+    Range,
+    ThrottledReplicas,
+    Validator,
+)
 from barnabas.config.keys.log_keys import NO_TIERS
 
 MILLISECONDS_PER_MINUTE = 60_000
@@ -64,17 +73,17 @@ _TOPIC_ONLY = (
 _KEYS = (
     _from_broker_setting("segment.bytes", "log.segment.bytes"),
     _from_broker_setting(
-        "segment.ms", "log.roll.ms", Synonym("log.roll.hours", MILLISECONDS_PER_HOUR), validator=Range(1)
+        "segment.ms", "log.roll.ms", Synonym("log.roll.hours", MILLISECONDS_PER_HOUR), validator=AT_LEAST_1
     ),
     _from_broker_setting(
         "segment.jitter.ms",
         "log.roll.jitter.ms",
         Synonym("log.roll.jitter.hours", MILLISECONDS_PER_HOUR),
-        validator=Range(0),
+        validator=AT_LEAST_0,
     ),
     _from_broker_setting("segment.index.bytes", "log.index.size.max.bytes"),
     _from_broker_setting("flush.messages", "log.flush.interval.messages"),
-    _from_broker_setting("flush.ms", "log.flush.interval.ms", "log.flush.scheduler.interval.ms", validator=Range(0)),
+    _from_broker_setting("flush.ms", "log.flush.interval.ms", "log.flush.scheduler.interval.ms", validator=AT_LEAST_0),
     _from_broker_setting("retention.bytes", "log.retention.bytes"),
     _from_broker_setting(
         "retention.ms",

@@ -78,7 +78,7 @@ class LeaderElections:
         self._controller = controller
         self._metadata = metadata
         self._clock = clock
-        self.purgatory = purgatory
+        self._purgatory = purgatory
 
     def elect(
         self,
@@ -99,16 +99,16 @@ class LeaderElections:
             # The time in the controller's queue counts against the client's timeout.
             left_ms = max(0, deadline_ms - self._now_ms())
             operation = DelayedElectLeader(left_ms, expected, failed, self._metadata, answer)
-            self.purgatory.try_complete_else_watch(operation, expected)
+            self._purgatory.try_complete_else_watch(operation, expected)
 
         self._controller.elect_leaders(partitions, election_type, elected)
 
     def metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
         """Retry the requests that wait for partitions of topics that differ between the images."""
-        for key in self.purgatory.watched_keys():
+        for key in self._purgatory.watched_keys():
             # By identity: two images share the topics that did not change between them.
             if isinstance(key, TopicPartition) and old.topics.get(key.topic) is not new.topics.get(key.topic):
-                self.purgatory.check_and_complete(key)
+                self._purgatory.check_and_complete(key)
 
     def _now_ms(self) -> int:
         return self._clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND

@@ -212,9 +212,7 @@ class PartitionReassignments:
                 self._advance(partition, assignment)
 
     def on_isr_changed(self, partition: TopicPartition) -> None:
-        """Check the reassignment of a partition whose in-sync replicas changed: it may be complete."""
-        if partition not in self._context.partitions_being_reassigned:
-            return
+        """Check the reassignment of a moving partition whose in-sync replicas changed: it may be complete."""
         assignment = self._context.assignment(partition)
         if self._is_complete(partition, assignment):
             logger.info(

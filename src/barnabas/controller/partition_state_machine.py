@@ -1,6 +1,6 @@
 """The state machine of partitions: it elects leaders, writes them to the store, collects the requests to brokers.
 
-Owned by the controller's thread, so no lock. The table in `partition_states` says which transitions are allowed and
+Owned by the controller's thread, so no lock. The table in `state_tables` says which transitions are allowed and
 what they need; `election` chooses leaders; this module reads, writes and sends.
 Kafka: kafka.controller.ZkPartitionStateMachine.
 """
@@ -26,7 +26,7 @@ from barnabas.controller.state_tables import (
     PARTITION_TRANSITIONS,
     PartitionEffect,
     PartitionState,
-    valid_previous_partition_states,
+    valid_previous_states,
 )
 from barnabas.metrics.meter import Meter
 from barnabas.protocol.topic_partition import TopicPartition
@@ -333,7 +333,7 @@ class PartitionStateMachine:
             self._config.broker_id,
             self._context.epoch,
             partition,
-            ",".join(previous.value for previous in valid_previous_partition_states(target)),
+            ",".join(previous.value for previous in valid_previous_states(PARTITION_TRANSITIONS, target)),
             target.value,
             state.value,
         )

@@ -1,6 +1,6 @@
 """The state machine of replicas: it starts and stops them on brokers, and removes them from the in-sync replicas.
 
-Owned by the controller's thread, so no lock. The table in `replica_states` says which transitions are allowed and what
+Owned by the controller's thread, so no lock. The table in `state_tables` says which transitions are allowed and what
 they need; this module reads, writes and sends. Kafka: kafka.controller.ZkReplicaStateMachine.
 """
 
@@ -22,7 +22,7 @@ from barnabas.controller.state_tables import (
     ReplicaEffect,
     ReplicaState,
     ReplicaTransition,
-    valid_previous_replica_states,
+    valid_previous_states,
 )
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.kafka_zk_client import KafkaZkClient
@@ -212,7 +212,7 @@ class ReplicaStateMachine:
     # -- logging
 
     def _log_invalid_transition(self, replica: PartitionAndReplica, state: ReplicaState, target: ReplicaState) -> None:
-        previous = ",".join(valid.value for valid in valid_previous_replica_states(target))
+        previous = ",".join(valid.value for valid in valid_previous_states(REPLICA_TRANSITIONS, target))
         error = StateChangeFailed(
             f"Replica {replica} should be in the {previous} states before moving to {target.value} state. Instead it "
             f"is in {state.value} state"

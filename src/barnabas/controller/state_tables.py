@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 
 class PartitionState(enum.Enum):
@@ -58,11 +58,6 @@ _VALID_OF_PARTITIONS: Final[Mapping[tuple[PartitionState, PartitionState], Parti
 PARTITION_TRANSITIONS: Final[Mapping[tuple[PartitionState, PartitionState], PartitionTransition | None]] = {
     (state, target): _VALID_OF_PARTITIONS.get((state, target)) for state in _P for target in _P
 }
-
-
-def valid_previous_partition_states(target: PartitionState) -> list[PartitionState]:
-    """Return the states from which `target` may be reached."""
-    return [state for state in PartitionState if PARTITION_TRANSITIONS[state, target] is not None]
 
 
 class ReplicaState(enum.Enum):
@@ -128,6 +123,9 @@ REPLICA_TRANSITIONS: Final[Mapping[tuple[ReplicaState, ReplicaState], ReplicaTra
 }
 
 
-def valid_previous_replica_states(target: ReplicaState) -> list[ReplicaState]:
-    """Return the states from which `target` may be reached."""
-    return [state for state in ReplicaState if REPLICA_TRANSITIONS[state, target] is not None]
+_S = TypeVar("_S")
+
+
+def valid_previous_states(transitions: Mapping[tuple[_S, _S], object], target: _S) -> list[_S]:
+    """Return the states from which `target` may be reached by one of the two complete tables."""
+    return [state for (state, wanted), found in transitions.items() if wanted is target and found is not None]

@@ -113,7 +113,7 @@ class TopicDeletionManager:
                 logger.info("Deletion of topic %s (re)started", topic)
                 to_delete.append(topic)
         for topic in to_retry:
-            # To OFFLINE, the only state from which a deletion can start (`replica_states`).
+            # To OFFLINE, the only state from which a deletion can start (`state_tables`).
             failed = self._context.replicas_in_state(topic, ReplicaState.DELETION_INELIGIBLE)
             self._replicas.handle_state_changes(failed, ReplicaState.OFFLINE)
         if to_delete:

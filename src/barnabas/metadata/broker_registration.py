@@ -18,6 +18,7 @@ from typing import Final
 from barnabas.config.config_error import ConfigError
 from barnabas.config.listeners import EndPoint
 from barnabas.protocol.uuid import random_uuid, uuid_to_string
+from barnabas.transport.host_addresses import Probe, probe
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store.errors import NodeExistsError
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
@@ -29,8 +30,6 @@ _ASK_MS: Final = 100
 
 
 def _accepts_connections(end_point: EndPoint) -> bool:
-    from barnabas.transport.host_addresses import Probe, probe  # noqa: PLC0415 - of another broker only
-
     return probe(end_point.host, end_point.port) is Probe.ACCEPTED
 
 

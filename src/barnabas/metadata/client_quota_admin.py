@@ -222,17 +222,17 @@ def _by_type(filters: Sequence[QuotaFilter]) -> dict[str, QuotaFilter]:
     for each in filters:
         kind = each.entity_type
         if not kind:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "Unexpected empty filter component entity type")
+            raise _invalid("Unexpected empty filter component entity type")
         if kind not in words:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{kind}' not supported")
         if kind in by_type:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate {words[kind]} filter component entity type")
+            raise _invalid(f"Duplicate {words[kind]} filter component entity type")
         if each.match_type not in tuple(MatchType) or (each.match_type == MatchType.EXACT and each.name is None):
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected match type: {each.match_type}")
+            raise _invalid(f"Unexpected match type: {each.match_type}")
         by_type[kind] = each
     if IP in by_type and len(by_type) > 1:
         text = "Invalid entity filter component combination, IP filter component should not be used with user or "
-        raise ApiError(ErrorCode.INVALID_REQUEST, text + "clientId filter component.")
+        raise _invalid(text + "clientId filter component.")
     return by_type
 
 

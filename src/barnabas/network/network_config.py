@@ -8,6 +8,7 @@ Kafka: SocketServerConfigs, and valuesWithPrefixOverride of its configurations; 
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import field
@@ -37,8 +38,6 @@ UNLIMITED = 2_147_483_647
 
 def canonical_address(text: str) -> str:
     """Return an address as accepted connections show it. Raises ValueError when `text` is no address."""
-    import ipaddress  # noqa: PLC0415 - only brokers that limit addresses need it
-
     return str(ipaddress.ip_address(text.strip().removeprefix(MAPPED_IPV4)))
 
 

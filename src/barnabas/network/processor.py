@@ -55,6 +55,11 @@ from barnabas.transport.channel.selector_counters import SelectorCounters
 from barnabas.transport.channel.transport_layer import StreamSocket, is_connection_lost
 from barnabas.transport.selector import Selector
 
+logger = logging.getLogger(__name__)
+
+POLL_MS: Final = 300
+_NOT_MUTED: Final = MuteState.NOT_MUTED
+
 
 class ProcessorDrain:
     """A drain that goes one way only: not begun, begun, done."""
@@ -97,12 +102,6 @@ class ProcessorDrain:
         except Empty:
             return False
         return True
-
-
-logger = logging.getLogger(__name__)
-
-POLL_MS: Final = 300
-_NOT_MUTED: Final = MuteState.NOT_MUTED
 
 
 class Processor(AbstractServerThread):

@@ -1,4 +1,4 @@
-"""All client quotas of a broker, the windows over which they are measured, the settings that change them; metrics.
+"""All client quotas of a broker: the windows in which they are measured, the settings, the metrics.
 
 Made by `broker` at start. `update` is called by `metadata.client_quota_store`, one call at a time; the managers are
 charged by `api.throttle`, which is notified of changes. Threads and locks of a manager: as ClientQuotaManager. The

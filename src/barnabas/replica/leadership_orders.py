@@ -133,7 +133,7 @@ class LeadershipOrders:
         outcome = _Outcome()
         own_id = self._environment.broker_id
         states = (state for topic_state in request.topic_states for state in topic_state.partition_states)
-        if any(state.leader != own_id or len(state.replicas) > 1 for state in states):
+        if self._fetchers.made is None and any(state.leader != own_id or len(state.replicas) > 1 for state in states):
             # Before the lock is taken, since making them imports them.
             self._fetchers()
         with self._state_change_lock:
@@ -157,13 +157,14 @@ class LeadershipOrders:
                 )
             # Once for the whole order: each call copies the map of topics.
             self._hosted.publish(outcome.opened)
-            for partition in filter(None, outcome.opened.values()):
-                if (moves := self._moves.made) is not None:
+            if (moves := self._moves.made) is not None:
+                for partition in filter(None, outcome.opened.values()):
                     moves.resume(partition)
             if (fetchers := self._fetchers.made) is not None:
                 # The order itself names the leaders' addresses.
-                leaders = {each.broker_id: each for each in request.live_leaders}
-                nodes = {key: Node(key, each.host_name, each.port) for key, each in leaders.items()}
+                nodes = {
+                    each.broker_id: Node(each.broker_id, each.host_name, each.port) for each in request.live_leaders
+                }
                 fetchers.follow_leaders(outcome.following, nodes)
                 fetchers.end_idle_threads()
         self._waiting.wake_all(outcome.changed)

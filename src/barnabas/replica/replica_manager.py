@@ -112,8 +112,10 @@ class ReplicaManager:
         )
         self.appender = ReplicaAppender(hosted.partition_or_error, waiting, stats)
         throttle = leader_throttle(quotas.leader)
-        self.reader = ReplicaReader(hosted.partition_or_error, waiting, self.isr_updates, stats, throttle)
-        if config.replica_selector_class is not None:
+        self.reader: ReplicaReader
+        if config.replica_selector_class is None:
+            self.reader = ReplicaReader(hosted.partition_or_error, waiting, self.isr_updates, stats, throttle)
+        else:
             from barnabas.replica.requests.closest_replica_reader import ClosestReplicaReader, replica_selector
 
             selector = replica_selector(config.replica_selector_class, config.broker_id, lambda: metadata.image)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-NO_NODE_ID = -1
-
 
 class Node(NamedTuple):
     """Id, address and rack of a broker. The ids of bootstrap addresses, which are unknown yet, count down from -1."""

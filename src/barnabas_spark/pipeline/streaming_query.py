@@ -229,7 +229,7 @@ def _stamp(report: Any) -> ReportStamp:
 
 
 def failure_of(query: str, text: str, layout: CheckpointLayout, modules: Sequence[str] = ()) -> str:
-    """Return the sentence. Raises OSError.
+    """Return why a query failed and which records it was reading, in one sentence. Raises OSError.
 
     text: the message of Spark's exception. modules: the paths of the pipeline's Python transforms, whose line is told.
     """

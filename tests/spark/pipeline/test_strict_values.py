@@ -227,7 +227,7 @@ def test_types_and_zones_that_cannot_be_read_strictly() -> None:
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[TopicSource, Sink]]:
-    """Makes the source's format and the sink of a file, whose source has some more lines."""
+    """Makes the source and the sink of a file, whose source has some more lines."""
     directory = tmp_path_factory.mktemp("strict")
 
     def made(source: str, sink: str = "topic: t") -> tuple[TopicSource, Sink]:

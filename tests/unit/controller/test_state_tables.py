@@ -14,8 +14,7 @@ from barnabas.controller.state_tables import (
     PartitionState,
     ReplicaEffect,
     ReplicaState,
-    valid_previous_partition_states,
-    valid_previous_replica_states,
+    valid_previous_states,
 )
 
 _T = TypeVar("_T")
@@ -41,12 +40,16 @@ REPLICA_PREVIOUS = {
 
 def test_partition_table_is_total_and_kafkas() -> None:
     assert set(PARTITION_TRANSITIONS) == {(state, target) for state in PartitionState for target in PartitionState}
-    assert {target: set(valid_previous_partition_states(target)) for target in PartitionState} == PARTITION_PREVIOUS
+    assert {
+        target: set(valid_previous_states(PARTITION_TRANSITIONS, target)) for target in PartitionState
+    } == PARTITION_PREVIOUS
 
 
 def test_replica_table_is_total_and_kafkas() -> None:
     assert set(REPLICA_TRANSITIONS) == {(state, target) for state in ReplicaState for target in ReplicaState}
-    assert {target: set(valid_previous_replica_states(target)) for target in ReplicaState} == REPLICA_PREVIOUS
+    assert {
+        target: set(valid_previous_states(REPLICA_TRANSITIONS, target)) for target in ReplicaState
+    } == REPLICA_PREVIOUS
 
 
 @given(st.lists(st.sampled_from(PartitionState)))

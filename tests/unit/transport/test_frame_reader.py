@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from barnabas.transport.channel.frame_reader import LARGE_FRAME_BYTES, FrameReader, InvalidReceive
 from barnabas.transport.frame_buffer_pool import FIRST_BYTES, FrameBufferPool
+from tests.support.memory_network import framed
 
 MAX_BYTES = 400_000
 
@@ -57,10 +58,6 @@ def read_all(reader: FrameReader, turns: int) -> list[bytes]:
     return frames
 
 
-def framed(frames: list[bytes]) -> bytes:
-    return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
-
-
 sizes = st.one_of(
     st.integers(0, 40),
     st.integers(LARGE_FRAME_BYTES - 6, LARGE_FRAME_BYTES + 6),
@@ -73,7 +70,7 @@ sizes = st.one_of(
 @example([LARGE_FRAME_BYTES, 3, LARGE_FRAME_BYTES, 0, 200_000, 200_001], None)
 def test_any_chunking_gives_the_same_frames(frame_sizes: list[int], data: Any) -> None:
     frames = [bytes([index % 251]) * size for index, size in enumerate(frame_sizes)]
-    stream = framed(frames)
+    stream = framed(*frames)
     chunks = []
     position = 0
     while position < len(stream):
@@ -85,7 +82,7 @@ def test_any_chunking_gives_the_same_frames(frame_sizes: list[int], data: Any) -
 
 def test_single_bytes_cost_little_more_than_themselves() -> None:
     frame = bytes(range(256)) * 16
-    stream = framed([frame])
+    stream = framed(frame)
     reader = reader_of([stream[i : i + 1] for i in range(len(stream))])
     for _ in range(len(stream) - 1):
         assert reader.read() is None
@@ -101,11 +98,11 @@ def test_an_impossible_length_is_refused(size: int) -> None:
 
 def test_a_whole_small_frame_over_a_small_limit_is_refused() -> None:
     with pytest.raises(InvalidReceive):
-        reader_of([framed([bytes(101)])], max_bytes=100).read()
+        reader_of([framed(bytes(101))], max_bytes=100).read()
 
 
 def test_an_impossible_length_after_good_frames_keeps_those() -> None:
-    reader = reader_of([framed([b"one", b"two"]) + b"\xff\xff\xff\xff"])
+    reader = reader_of([framed(b"one", b"two") + b"\xff\xff\xff\xff"])
     assert reader.read() == b"one"
     assert reader.next_frame() == b"two"
     with pytest.raises(InvalidReceive):
@@ -113,7 +110,7 @@ def test_an_impossible_length_after_good_frames_keeps_those() -> None:
 
 
 def test_an_impossible_length_behind_a_large_frame_is_refused_after_it() -> None:
-    reader = reader_of([framed([bytes(100_000)])[:65_536], framed([bytes(100_000)])[65_536:] + b"\x7f\xff\xff\xff"])
+    reader = reader_of([framed(bytes(100_000))[:65_536], framed(bytes(100_000))[65_536:] + b"\x7f\xff\xff\xff"])
     assert reader.read() is None
     frame = reader.read()
     assert frame is not None
@@ -150,7 +147,7 @@ def test_random_bytes_only_ever_raise_invalid_receive(chunks: list[bytes]) -> No
 def test_large_frames_use_the_same_buffer_again() -> None:
     pool = FrameBufferPool(fail_on_leak=True)
     frames = [bytes([n]) * 100_000 for n in range(5)]
-    stream = framed(frames)
+    stream = framed(*frames)
     reader = reader_of([stream[i : i + 50_000] for i in range(0, len(stream), 50_000)], pool)
     assert read_all(reader, 30) == frames
     assert pool.recycled >= 3
@@ -158,7 +155,7 @@ def test_large_frames_use_the_same_buffer_again() -> None:
 
 def test_a_buffer_whose_views_are_alive_is_not_used_again() -> None:
     pool = FrameBufferPool(fail_on_leak=False)
-    reader = reader_of([framed([b"a" * 100_000]), framed([b"b" * 100_000])], pool)
+    reader = reader_of([framed(b"a" * 100_000), framed(b"b" * 100_000)], pool)
     frame = None
     while frame is None:
         frame = reader.read()

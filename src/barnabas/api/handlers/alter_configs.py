@@ -231,9 +231,6 @@ def _incremental_response(
     )
 
 
-logger = logging.getLogger(__name__)
-
-
 # -- the levels of this broker's loggers (KIP-412)
 
 

@@ -18,7 +18,7 @@ from barnabas.protocol.messages.telemetry import GetTelemetrySubscriptionsReques
 
 
 class TelemetryApi:
-    """Refuses the metrics of clients: there is no receiver for them (KIP-714)."""
+    """Refuses the metrics of clients (KIP-714): no part of this broker receives them."""
 
     def handlers(self) -> Sequence[Handler]:
         """Return the lines of the table."""

@@ -6,6 +6,8 @@ Called by `front_stage` on the main thread, before the first request is handled.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.api.registry import Registry
@@ -25,7 +27,7 @@ from barnabas.zk.znodes.config_znodes import ConfigEntityType
 if TYPE_CHECKING:
     from barnabas.metadata.client_quota_store import ClientQuotaListener, UpdateAddress
 
-QUOTA_ENTITIES: Final = (ConfigEntityType.USER, ConfigEntityType.CLIENT, ConfigEntityType.IP)
+_QUOTA_ENTITIES: Final = (ConfigEntityType.USER, ConfigEntityType.CLIENT, ConfigEntityType.IP)
 EXPIRATION_INTERVAL_MS = 30_000
 """How often idle sensors are removed (Kafka: Metrics.ExpireSensorTask)."""
 
@@ -57,13 +59,13 @@ class ClientQuotas:
 
         listener = Lazy(new_listener)
 
-        def follow(entity_type: str) -> None:
-            changes.register(entity_type, lambda name, settings: listener().changed(entity_type, name, settings))
+        def changed(entity_type: str, name: str, settings: Mapping[str, str]) -> None:
+            listener().changed(entity_type, name, settings)
 
-        # Before the store is read: a change meanwhile waits, and is applied after what was read.
-        for entity_type in QUOTA_ENTITIES:
-            follow(entity_type)
-        if any(map(zk_client.configs.entities, QUOTA_ENTITIES)):
+        # Before the store is read: no change is missed. A change that comes during `load` waits.
+        for entity_type in _QUOTA_ENTITIES:
+            changes.register(entity_type, partial(changed, entity_type))
+        if any(map(zk_client.configs.entities, _QUOTA_ENTITIES)):
             listener().load()
 
 

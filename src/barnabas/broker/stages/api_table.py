@@ -26,6 +26,7 @@ from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.origins import BrokerOrigin, BrokerSenders, ControllerOrigin, RefusedOrders
 from barnabas.api.registry import HandlerFamily, LateFamilies, Registry, narrowed
 from barnabas.api.transaction_verification import TransactionVerification, VerificationMetrics
+from barnabas.broker.settings.client_quotas import is_address
 from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.log_config import validate_topic_config
@@ -359,7 +360,6 @@ class LateTable:
         """Make what describes and changes client quotas, and the passwords of users."""
         from barnabas.api.handlers.quotas import QuotasApi
         from barnabas.api.handlers.scram import ScramApi
-        from barnabas.broker.settings.client_quotas import is_address
         from barnabas.metadata.client_quota_admin import ClientQuotaAdmin, ClientQuotaDescriptions
         from barnabas.metadata.client_quota_store import ClientQuotaStore
         from barnabas.metadata.scram_credential_admin import ScramCredentialAdmin

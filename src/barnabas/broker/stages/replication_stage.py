@@ -272,12 +272,6 @@ def late_group_coordinator(
     timer, registry = foundations.timer, foundations.metrics
     config = GroupCoordinatorConfig.from_kafka_config(foundations.dynamic.current)
 
-    def new_partitions() -> CoordinatorPartitions:
-        from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
-
-        return CoordinatorPartitions(GROUP_METADATA_TOPIC, metadata, config.num_partitions)
-
-    partitions = Lazy(new_partitions)
     heartbeats: DelayedOperationPurgatory[DelayedHeartbeat] = DelayedOperationPurgatory(
         "Heartbeat", timer, purge_interval=SESSIONS_BETWEEN_PURGES
     )
@@ -285,13 +279,13 @@ def late_group_coordinator(
     register_purgatory(registry, heartbeats)
     register_purgatory(registry, rebalances)
 
-    def build() -> GroupCoordinator:
+    def build(partitions: CoordinatorPartitions) -> GroupCoordinator:
         from barnabas.broker.stages.group_coordinator_builder import GroupPurgatories, build_group_coordinator
 
         purgatories = GroupPurgatories(heartbeats, rebalances)
-        return build_group_coordinator(foundations, replicas, metadata, config, partitions(), purgatories)
+        return build_group_coordinator(foundations, replicas, metadata, config, partitions, purgatories)
 
-    coordinator = LateCoordinator(GROUP_METADATA_TOPIC, partitions, build)
+    coordinator = LateCoordinator(GROUP_METADATA_TOPIC, metadata, config.num_partitions, build)
     registry.family(_MetricsOfGroups(coordinator))
     # Last: a leadership may change on another thread from here on, and takes everything above to handle.
     replicas.orders.listeners.add(coordinator.leadership_changed)

@@ -79,7 +79,7 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     directories = LogDirectories(foundations.static.log_dirs, foundations.files, failures.notify)
     directories.open()
     lifecycle.on_stop("log directories", directories.release)
-    metadata_dir = _metadata_dir(foundations, directories)
+    metadata_dir = _metadata_dir(server, directories)
     zk_client = KafkaZkClient(_open_store(foundations, metadata_dir, directories), foundations.clock)
     zk_client.make_sure_persistent_paths_exist()
     identity = establish_identity(foundations.static, zk_client, directories)
@@ -144,10 +144,9 @@ def _encode_passwords_again(dynamic: DynamicBrokerConfig, repository: ConfigRepo
         repository.change_broker_config(broker, encoded)
 
 
-def _metadata_dir(foundations: Foundations, directories: LogDirectories) -> str | None:
+def _metadata_dir(server: ServerConfig, directories: LogDirectories) -> str | None:
     """Return the directory of the embedded store, None with ZooKeeper. Raises OSError when it has failed."""
-    config = foundations.static
-    path = ServerConfig.from_kafka_config(config).metadata_dir
+    path = server.metadata_dir
     if path in directories.offline_paths():
         raise OSError(f"Shutdown broker because the metadata log dir {path} has failed")
     return path
@@ -157,10 +156,11 @@ def _open_store(foundations: Foundations, metadata_dir: str | None, directories:
     """Open a session with the embedded store in `metadata_dir`, or with ZooKeeper. Raises ConfigError, StoreError."""
     if metadata_dir is None:
         return _connect_to_zookeeper(foundations)
-    if foundations.files.exists(os.path.join(metadata_dir, MOVED_FILE)):
-        from barnabas.broker.metadata_migration import check_not_moved
+    mark = os.path.join(metadata_dir, MOVED_FILE)
+    if foundations.files.exists(mark):
+        from barnabas.broker.metadata_migration import refuse_moved
 
-        check_not_moved(foundations.files, metadata_dir)
+        refuse_moved(foundations.files, mark)
 
     def make_room(error: OSError) -> bool:
         return directories.ran_full(metadata_dir, "changing the metadata", error)

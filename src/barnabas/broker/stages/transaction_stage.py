@@ -55,19 +55,12 @@ def build_transactions(
     producer_ids = Lazy(new_producer_ids)
     count = TransactionTopicConfig.from_kafka_config(foundations.dynamic.current).partitions
 
-    def new_partitions() -> CoordinatorPartitions:
-        from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
-
-        return CoordinatorPartitions(TRANSACTION_STATE_TOPIC, replication.metadata, count)
-
-    partitions = Lazy(new_partitions)
-
-    def build() -> TransactionCoordinator:
+    def build(partitions: CoordinatorPartitions) -> TransactionCoordinator:
         from barnabas.broker.stages.transaction_coordinator_builder import build_transaction_coordinator
 
-        return build_transaction_coordinator(foundations, replication, broker_id, partitions(), producer_ids().generate)
+        return build_transaction_coordinator(foundations, replication, broker_id, partitions, producer_ids().generate)
 
-    coordinator = LateCoordinator(TRANSACTION_STATE_TOPIC, partitions, build)
+    coordinator = LateCoordinator(TRANSACTION_STATE_TOPIC, replication.metadata, count, build)
 
     def counts() -> TransactionCounts | None:
         return None if coordinator.built is None else coordinator.built.counts

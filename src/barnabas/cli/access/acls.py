@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import click
 
-from barnabas.cli.client_options import Connect, admin_options, fail
-from barnabas.cli.option_types import Option, option_stack
+from barnabas.cli.client_options import Connect, Option, admin_options, fail, option_stack
 from barnabas.cli.tables import print_table
 from barnabas.security.acl.acl_binding import (
     ANY_HOST,

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.client_options import Connect, admin_options, parse_pairs
-from barnabas.cli.option_types import option_stack
+from barnabas.cli.client_options import Connect, admin_options, option_stack, parse_pairs
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import QuotaEntity

@@ -16,12 +16,14 @@ import click
 from barnabas.cli.client_options import (
     BOOTSTRAP_TIMEOUT_MS,
     EXIT_INTERRUPTED,
+    Option,
     command_settings,
     fail,
+    option_stack,
     parse_pairs,
     parsed_value,
 )
-from barnabas.cli.option_types import COUNT, NUMBER, Option, option_stack
+from barnabas.cli.option_types import COUNT, NUMBER
 from barnabas.cli.perf.perf_counts import Figures, PerfCounts
 from barnabas.cli.tables import json_option
 from barnabas.config.config_error import nearest_name

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from barnabas.cli.client_options import Connect
-from barnabas.cli.option_types import Option, option_stack
+from barnabas.cli.client_options import Connect, Option, option_stack
 from barnabas.cli.tables import print_table
 
 if TYPE_CHECKING:

@@ -16,18 +16,21 @@ from barnabas.cli.client_options import EXIT_FAILED, Connect, admin_options, par
 from barnabas.cli.option_types import NUMBER, RATE
 from barnabas.cli.tables import json_option, print_json
 from barnabas.cli.topics.reassignment_plan import (
+    Plan,
     directories_missing,
     move_between_directories,
+    parse_plan,
+    plan_text,
+    propose_plan,
     remove_throttle,
     set_throttle,
 )
 from barnabas.cli.topics.topic_partitions import parse_broker_ids
+from barnabas.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.cli.topics.reassignment_plan import Plan
     from barnabas.clients.admin import Admin
     from barnabas.protocol.errors import ApiError
-    from barnabas.protocol.topic_partition import TopicPartition
 
 partition_option = click.option(
     "--partition", "indexes", type=NUMBER, multiple=True, help="Only this partition (repeatable)."
@@ -67,8 +70,6 @@ def generate(names: tuple[str, ...], connect: Connect, to: str, disable_rack_awa
     \f
     Raises click.UsageError for options that do not go together, or a wrong value.
     """
-    from barnabas.cli.topics.reassignment_plan import plan_text, propose_plan
-
     brokers = parse_broker_ids(to, "--to")
     with connect() as admin:
         present = _replicas(admin, names)
@@ -251,8 +252,6 @@ def cancel(
 
 def _wanted(admin: Admin, name: str | None, indexes: tuple[int, ...], to: str | None, plan: Path | None) -> Plan:
     """Return the replicas that the options ask for. Raises click.UsageError, ValueError, ApiError, ClientTimeout."""
-    from barnabas.cli.topics.reassignment_plan import Plan
-
     if plan is not None and name is None and to is None and not indexes:
         return _planned(plan)
     if plan is not None or name is None or to is None:
@@ -261,15 +260,11 @@ def _wanted(admin: Admin, name: str | None, indexes: tuple[int, ...], to: str | 
 
 
 def _planned(plan: Path) -> Plan:
-    from barnabas.cli.topics.reassignment_plan import parse_plan
-
     return parse_plan(plan.read_text(encoding="utf-8"))
 
 
 def _replicas(admin: Admin, topics: Sequence[str] | set[str]) -> dict[TopicPartition, tuple[int, ...]]:
     """Return the present replicas of all partitions of topics. Raises ApiError, ClientTimeout."""
-    from barnabas.protocol.topic_partition import TopicPartition
-
     return {
         TopicPartition(topic.name, partition.partition): partition.replicas
         for topic in admin.describe_topics(dict.fromkeys(topics)).values()

@@ -6,6 +6,7 @@ process of Spark's, which is over after a second, reads or writes and does not b
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 try:
@@ -66,8 +67,6 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     for module, names in _MODULES.items():
         if name in names:
-            from importlib import import_module  # noqa: PLC0415 see the module docstring
-
             return getattr(import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -1,4 +1,4 @@
-"""The consumer's settings, with Kafka's names and defaults, and the interceptors that are one of them.
+"""The consumer's settings, with Kafka's names and defaults, and the interceptors that one of them takes.
 
 Settings are immutable, made by users and by `Consumer`, on any thread. Interceptors see the records that `poll` returns
 and the offsets that are committed; they are called on the consumer's thread, inside its calls; no lock.
@@ -39,7 +39,7 @@ class ConsumerInterceptors(Interceptors[ConsumerInterceptor]):
     """The interceptors of one consumer, called in their order."""
 
     def __init__(self, interceptors: Sequence[ConsumerInterceptor]) -> None:
-        """Keep the interceptors. Raises TypeError for an object that is none."""
+        """Keep the interceptors. Raises TypeError for an object that is not an interceptor."""
         super().__init__(interceptors, ("on_consume", "on_commit", "close"))
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:

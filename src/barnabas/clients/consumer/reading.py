@@ -1,4 +1,4 @@
-"""How a consumer comes by its records: positions, fetches, fetched records, and the loop that waits for some.
+"""How a consumer comes by its records: positions, fetches, fetched records, the loop that waits, and its metrics.
 
 Made by `Consumer`, used by `poll`, `poll_table` and `position`; owned by the consumer's thread; no lock.
 

@@ -1,4 +1,4 @@
-"""A snapshot of a cluster as the last metadata answers describe it, and what an answer changes in it. Pure.
+"""A snapshot of a cluster as the last metadata answers describe it, and what an answer changes in it.
 
 A snapshot is immutable: ClusterMetadata replaces it as a whole, and every thread reads it without a lock. The topics of
 interest, `merge` and `merge_leaders` are called under ClusterMetadata's condition. Times are passed in.
@@ -160,7 +160,7 @@ class MergedLeaders(NamedTuple):
 
 
 class LeaderHints:
-    """The leaders that one answer names, and the addresses of the nodes."""
+    """The leaders that one answer names, and the addresses of the nodes. Used on the thread that handles the answer."""
 
     __slots__ = ("leaders", "nodes")
 

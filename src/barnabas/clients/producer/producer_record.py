@@ -88,7 +88,7 @@ class ProducerInterceptors(Interceptors[ProducerInterceptor]):
     """The interceptors of one producer, called in their order."""
 
     def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
-        """Keep the interceptors. Raises TypeError for an object that is none."""
+        """Keep the interceptors. Raises TypeError for an object that is not an interceptor."""
         super().__init__(interceptors, ("on_send", "on_acknowledgement", "close"))
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:

@@ -22,7 +22,6 @@ from barnabas.replica.requests.replica_appender import ReplicaAppender
 from barnabas.runtime.clock import Clock
 from barnabas.storage.log_append_info import AppendOrigin
 
-_REPLICATED: Final = ErrorCode.NONE
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
 
 ErrorTranslation = Mapping[ErrorCode, ErrorCode]
@@ -64,10 +63,9 @@ class StoredAppend:
         # With a single replica the outcome is known here, and a commit can answer without a trip through the
         # purgatory.
         outcome = partition.is_replicated_up_to(info.last_offset + 1)
-        self.is_decided = outcome is _REPLICATED
-        if outcome is not None and outcome is not _REPLICATED:
+        self.is_decided = outcome is not None
+        if outcome is not None:
             self.error = translation.get(outcome, outcome)
-            self.is_decided = True
 
     def when_replicated(self, on_stored: Callable[[ErrorCode], None]) -> None:
         """Call `on_stored` once with the result, now or later on another thread. The caller holds no lock."""

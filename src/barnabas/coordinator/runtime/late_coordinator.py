@@ -22,6 +22,7 @@ from barnabas.runtime.lazy import Lazy
 if TYPE_CHECKING:
     from barnabas.coordinator.runtime.coordinator_loader import CoordinatorLoader
     from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
+    from barnabas.metadata.metadata_cache import MetadataCache
 
 
 class Coordinator(Protocol):
@@ -52,13 +53,21 @@ class _Phase(enum.Enum):
 class LateCoordinator(Generic[C]):
     """A callable that returns the coordinator.
 
-    topic: of the coordinator's records. partitions: makes what names coordinators, which may come before the
-    coordinator. build: imports the coordinator, and must not call this object.
+    topic: of the coordinator's records. count: of its partitions, while the topic is missing. build: imports the
+    coordinator, and must not call this object.
     """
 
-    def __init__(self, topic: str, partitions: Lazy[CoordinatorPartitions], build: Callable[[], C]) -> None:
+    def __init__(
+        self, topic: str, metadata: MetadataCache, count: int, build: Callable[[CoordinatorPartitions], C]
+    ) -> None:
+        def new_partitions() -> CoordinatorPartitions:
+            from barnabas.coordinator.runtime.partitions import CoordinatorPartitions  # noqa: PLC0415
+
+            return CoordinatorPartitions(topic, metadata, count)
+
         self._topic = topic
-        self._partitions = partitions
+        # They name coordinators, also before the coordinator is built.
+        self._partitions = Lazy(new_partitions)
         self._build = build
         self._lock = threading.Lock()
         self._phase = _Phase.STARTING
@@ -82,7 +91,7 @@ class LateCoordinator(Generic[C]):
         with self._lock:
             # Tested again: another thread may have built it while this one waited for the lock.
             if self._built is None:
-                coordinator = self._build()
+                coordinator = self._build(self._partitions())
                 if self._phase is _Phase.SERVING:
                     coordinator.startup()
                 self._built = coordinator

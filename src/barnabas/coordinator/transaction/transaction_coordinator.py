@@ -37,6 +37,12 @@ from barnabas.runtime.scheduler import ScheduledTask, Scheduler
 _BY_NAME = {state.shown_name: state for state in TransactionState}
 
 
+logger = logging.getLogger(__name__)
+
+ASK_AGAIN_MS: Final = 20
+"""The pause before another broker is asked again (Kafka: add.partitions.to.txn.retry.backoff.ms)."""
+
+
 class TransactionFilter(NamedTuple):
     """Which transactions to list; an empty collection is all. `open_for_ms`: at least; negative is all."""
 
@@ -95,9 +101,6 @@ class TransactionAdmin:
         if entry is None:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return entry.metadata
-
-
-logger = logging.getLogger(__name__)
 
 
 class TransactionExpiry:
@@ -169,10 +172,6 @@ class TransactionExpiry:
 
 def _is_idle(metadata: TransactionMetadata, oldest_ms: int) -> bool:
     return metadata.state in COMPLETE and metadata.updated_ms <= oldest_ms
-
-
-ASK_AGAIN_MS: Final = 20
-"""The pause before another broker is asked again (Kafka: add.partitions.to.txn.retry.backoff.ms)."""
 
 
 class TransactionCounts(NamedTuple):

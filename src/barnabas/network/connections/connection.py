@@ -102,8 +102,8 @@ class Connection:
         answers = self._answers
         if answers.tracing:
             answers.trace(ResponseKind.SEND, request)
-        # `answers.is_direct` and, below, `response_sent` and `answers.touch`, without the calls: this method runs once
-        # for every request.
+        # `answers.is_direct` and, below, `response_sent` and `answers.note_answered`, without the calls: this method
+        # runs once for every request.
         if get_ident() != answers.thread_id or answers.responses:
             if request.response_size > COUNTED_ELSEWHERE_BYTES:
                 note_errors(request)

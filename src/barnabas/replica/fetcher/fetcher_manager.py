@@ -1,10 +1,10 @@
 """The fetcher threads of a broker, and which of them copies which partition.
 
 Late: ReplicaManager imports and makes it for the first order about a partition that has replicas on other brokers.
-`follow` and `stop` are called by LeadershipOrders under the replica-state-change lock, `resize` and `shutdown` on the
-broker's threads. `_lock` makes each of them one step; it comes before the threads' own locks, and is not held while a
-thread is waited for. `_threads` is replaced by one assignment, so that gauges take no lock. `_failed` has a lock of its
-own, since threads add to it while they hold theirs.
+`follow_leaders` and `stop` are called by LeadershipOrders under the replica-state-change lock, `resize` and `shutdown`
+on the broker's threads. `_lock` makes each of them one step; it comes before the threads' own locks, and is not held
+while a thread is waited for. `_threads` is replaced by one assignment, so that gauges take no lock. `_failed` has a
+lock of its own, since threads add to it while they hold theirs.
 
 Partitions of one leader are spread over `num.replica.fetchers` threads. A thread without partitions is ended, as is one
 whose leader has come back at another address.

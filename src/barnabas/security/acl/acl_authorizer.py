@@ -24,6 +24,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.runtime.logger_levels import TRACE
 from barnabas.security.acl.acl_binding import (
     ANY_HOST,
     ANY_PRINCIPAL,
@@ -34,6 +35,13 @@ from barnabas.security.acl.acl_binding import (
     parse_principal,
 )
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, Action, PatternType, ResourceType
+
+LOGGER_NAME: Final = "kafka.authorizer.logger"
+"""`broker.stages.front_stage` sets its level, also for a broker without an authorizer."""
+
+logger = logging.getLogger(LOGGER_NAME)
+
+_NO_NAME: Final = "NONE"
 
 Lists = Mapping[ResourcePattern, frozenset[AccessControlEntry]]
 
@@ -215,14 +223,6 @@ def _prefix_lengths(lists: Lists) -> dict[ResourceType, list[int]]:
         if pattern.pattern_type is PatternType.PREFIXED:
             found.setdefault(pattern.resource_type, set()).add(len(pattern.name))
     return {kind: sorted(lengths) for kind, lengths in found.items()}
-
-
-LOGGER_NAME: Final = "kafka.authorizer.logger"
-TRACE: Final = 5
-
-logger = logging.getLogger(LOGGER_NAME)
-
-_NO_NAME: Final = "NONE"
 
 
 class AuthorizableConnection(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
@@ -22,11 +22,7 @@ from barnabas.storage.log.state import LogState
 from barnabas.storage.log_append_info import LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.append import TransactionEnd
-
-if TYPE_CHECKING:
-    from barnabas.records.legacy_records import LegacyBatch
-
-    Batch = RecordBatch | LegacyBatch
+from barnabas.storage.segment.batch_scan import Batch
 
 _new_tuple: Final = tuple.__new__
 

@@ -18,7 +18,6 @@ from barnabas.storage.checkpoints import LeaderEpochCheckpointFile
 logger = logging.getLogger(__name__)
 
 UNDEFINED_EPOCH = -1
-UNDEFINED_OFFSET = -1
 
 
 class EpochEntry(NamedTuple):

@@ -18,6 +18,11 @@ import logging
 from barnabas.transport.channel.kafka_channel import ChannelState, KafkaChannel
 from barnabas.transport.poller import Poller
 
+logger = logging.getLogger(__name__)
+
+SWEEP_AT_LEAST = 64
+"""The number of closed channels that may stay in the heap; for fewer a sweep is not worth it."""
+
 
 class PollResults:
     """The reports of a Selector about its channels, besides received frames; each poll empties these collections.
@@ -32,12 +37,6 @@ class PollResults:
         self.disconnected: dict[str, ChannelState] = {}
         self.completed_sends: list[KafkaChannel] = []
         self.muted_readable: list[KafkaChannel] = []
-
-
-logger = logging.getLogger(__name__)
-
-SWEEP_AT_LEAST = 64
-"""The number of closed channels that may stay in the heap; for fewer a sweep is not worth it."""
 
 
 class IdleExpiry:

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.formats.avro import AvroDecoder, AvroSchema
 from barnabas_spark.pipeline.formats.coded_columns import nullable
 from barnabas_spark.pipeline.formats.framed_json import JsonFrames, frames_of
 from barnabas_spark.pipeline.formats.schemas import (
@@ -340,6 +339,9 @@ class AvroImages:
     """Events in Avro. `reader` is the schema of the envelope. Raises FormatError."""
 
     def __init__(self, reader: SchemaText, registry: SchemaRegistry | None, *, is_framed: bool) -> None:
+        # Late: a worker of JSON events needs no Avro.
+        from barnabas_spark.pipeline.formats.avro import AvroDecoder  # noqa: PLC0415
+
         self._events = AvroDecoder(reader, registry, is_framed=is_framed)
         self._names = envelope_columns(reader).fieldNames()
         self._keys = None
@@ -370,6 +372,8 @@ class AvroImages:
 
 def envelope_columns(schema: SchemaText) -> types.StructType:
     """Return the columns of the row in an Avro envelope: those of its field `after`. Raises FormatError."""
+    from barnabas_spark.pipeline.formats.avro import AvroSchema  # noqa: PLC0415 - as AvroImages does
+
     return AvroSchema(schema).columns_in("after", "the Avro schema is no envelope of Debezium's")
 
 

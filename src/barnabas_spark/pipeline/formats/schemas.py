@@ -11,16 +11,16 @@ from __future__ import annotations
 import base64
 import functools
 import json
-import ssl
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from barnabas_spark.pipeline.entry import RegistryAddress
 from barnabas_spark.pipeline.formats.value_format import ValueCoding
 from barnabas_spark.pipeline.pipeline_error import BadValue, FormatError, RegistryFailed
+
+if TYPE_CHECKING:
+    import ssl
 
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 """The registry's words for formats."""
@@ -136,6 +136,10 @@ class SchemaRegistry:
 
     def _asked(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any] | None:
         """Return the answer's JSON, or None for "not found". Raises RegistryFailed."""
+        # Late: few processes ask a registry, and HTTP brings TLS and e-mail.
+        import urllib.error  # noqa: PLC0415
+        import urllib.request  # noqa: PLC0415
+
         url = self._address.url.rstrip("/") + path
         headers = {"Accept": _CONTENT, "Content-Type": _CONTENT}
         if self._address.login is not None:

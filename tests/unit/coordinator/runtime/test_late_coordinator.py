@@ -14,7 +14,6 @@ from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.leadership_orders import LeadershipChange
-from barnabas.runtime.lazy import Lazy
 
 GAINED = LeadershipChange(TopicPartition(GROUP_METADATA_TOPIC, 3), is_leader=True, leader_epoch=0)
 ELSEWHERE = LeadershipChange(TopicPartition("orders", 0), is_leader=True, leader_epoch=0)
@@ -43,12 +42,11 @@ class Broker:
     def __init__(self) -> None:
         self.built: list[Coordinator] = []
         self.failures: list[Exception] = []
-        partitions = CoordinatorPartitions(GROUP_METADATA_TOPIC, MetadataCache(0, "cluster"), 50)
         self.late: LateCoordinator[Coordinator] = LateCoordinator(
-            partitions.topic, Lazy(lambda: partitions), self.build
+            GROUP_METADATA_TOPIC, MetadataCache(0, "cluster"), 50, self.build
         )
 
-    def build(self) -> Coordinator:
+    def build(self, partitions: CoordinatorPartitions) -> Coordinator:
         if self.failures:
             raise self.failures.pop()
         self.built.append(Coordinator())

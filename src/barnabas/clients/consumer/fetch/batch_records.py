@@ -100,8 +100,9 @@ class BatchRecords:
             delta = taken[-1].offset + 1 - fields.base_offset if taken else self._index
             shape = shapes.expected(delta)
             limit = until - self._index
-            run = shape and take_uniform_run(body, RunStart(self._position, delta), shape, limit, fields)
-            if not shape or not run:
+            at = RunStart(self._position, delta)
+            run = [] if shape is None else take_uniform_run(body, at, shape, limit, fields)
+            if shape is None or not run:
                 if limit <= _SHORT_RUN:
                     if not shapes.lessons:
                         return

@@ -281,7 +281,7 @@ class OffsetCalls:
             if not may_retry(call.error) or isinstance(call.error, ClientTimeout):
                 raise call.error
             until_ms = self.now_ms() + self.config.retry_backoff_ms
-            # A `wakeup` must be able to end the backoff too, so this is no sleep.
+            # Not a sleep: `wakeup` ends the backoff too.
             self.waiting.until(lambda: False, min(until_ms, deadline_ms))
             if self.now_ms() >= deadline_ms:
                 raise ClientTimeout(f"Offsets of group {group_id}: {call.error}") from call.error

@@ -39,8 +39,8 @@ class RecordFuture(_Future):
     which every one of them takes first. So a RecordFuture is a Future for `concurrent.futures.wait`, `as_completed`
     and `asyncio.wrap_future`. The batch's lock guards it until it has a condition of its own; then the condition does.
 
-    Sending 60,000 records of 100 bytes and asking for each result took 18 us of CPU a record with Future, and 6.4 us
-    so.
+    Sending 60,000 records of 100 bytes and asking for each result took 18 us of CPU a record with Future,
+    and 6.4 us with RecordFuture.
 
     The lock is reentrant: a collection of garbage that begins under it may run a finalizer that asks for this future.
     """
@@ -68,7 +68,7 @@ class RecordFuture(_Future):
                 condition = self._own_condition = threading.Condition()
             return condition
 
-    # A thread that finds no condition, under the lock, knows that no thread waits and that there is no callback. One
+    # A thread that holds the lock and finds no condition knows that no thread waits and no callback is set. A thread
     # that makes the condition afterwards sees the result.
 
     def set_result(self, result: RecordMetadata) -> None:

@@ -86,7 +86,7 @@ class Sender:
         numbering = None if sequences is None else producer_requests(client, accumulator, sequences, config)
         self._requests = [each for each in (numbering, telemetry) if each is not None]
         self.metrics = ProducerMetrics(client.now_ms)
-        # With one request in flight, order survives retries without sequence numbers: the partition is muted so long.
+        # With one request in flight, order survives retries without sequence numbers: the partition is muted meanwhile.
         self._guarantee_order = config.max_in_flight_requests_per_connection == 1
         self._in_flight: dict[TopicPartition, list[ProducerBatch]] = {}
         self._running = True

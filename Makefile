@@ -125,7 +125,7 @@ bench: compiled ## measure everything against Apache Kafka (an hour; needs Java,
 .PHONY: compiled
 compiled: $(VENV)/.installed-test ## build a wheel whose hot modules are compiled, and unpack it into build/compiled
 	rm -rf build/compiled build/wheels
-	BARNABAS_COMPILE=1 $(BIN)/python -m pip wheel --disable-pip-version-check --quiet --no-deps --no-build-isolation \
+	BARNABAS_COMPILE=1 BARNABAS_COMPILE_DIRECTORY=build/compile $(BIN)/python -m pip wheel --disable-pip-version-check --quiet --no-deps --no-build-isolation \
 		--wheel-dir build/wheels .
 	$(PIP_INSTALL) --quiet --no-deps --target build/compiled build/wheels/barnabas-*.whl
 

@@ -19,6 +19,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SWITCH = "BARNABAS_COMPILE"
+PLACE = "BARNABAS_COMPILE_DIRECTORY"
+"""A directory that keeps what was compiled, so that the next build compiles what has changed."""
 REQUIREMENTS = ["mypy>=2.4,<2.5", "setuptools<81"]
 """A mypy of another minor version compiles differently: a new one is tried by running the tests on its wheel."""
 MYPY_SETTINGS = """\
@@ -46,28 +48,31 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         return [*REQUIREMENTS, *self.metadata.core.dependencies] if self._is_wanted() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile into a temporary directory and add the extension modules to the wheel."""
+        """Compile into a temporary directory, or one that is kept, and add the extension modules to the wheel."""
         if version != "standard" or not self._is_wanted():
             return
         if sysconfig.get_config_var("Py_GIL_DISABLED"):
             raise RuntimeError(f"{SWITCH}: the compiled build is not offered for free-threaded Python")
-        self._directory = tempfile.mkdtemp(prefix="barnabas-compile-")
-        place = Path(self._directory)
-        shutil.copytree(Path(self.root, "src", "barnabas"), place / "src" / "barnabas")
-        for built in compile_modules(place, self.config["modules"]):
+        kept = os.environ.get(PLACE)
+        place = Path(self.root, kept) if kept else Path(tempfile.mkdtemp(prefix="barnabas-compile-"))
+        self._temporary = None if kept else place
+        for built in compile_modules(Path(self.root), place, self.config["modules"]):
             build_data["force_include"][str(built)] = str(built.relative_to(place / "lib"))
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the temporary directory."""
-        directory = getattr(self, "_directory", None)
+        directory = getattr(self, "_temporary", None)
         if directory is not None:
             shutil.rmtree(directory)
 
 
-def compile_modules(place: Path, modules: list[str]) -> list[Path]:
-    """Compile modules of `place`/src; returns the extension modules, which lie in `place`/lib as in site-packages."""
+def compile_modules(root: Path, place: Path, modules: list[str], *, trace: bool = False) -> list[Path]:
+    """Compile modules of a copy of `root`/src in `place`; return the extension modules, which lie in `place`/lib.
+
+    modules: their names; trace: the code logs its operations (benchmarks/operations.py).
+    """
     from mypyc.build import mypycify  # noqa: PLC0415 - not installed where nothing is compiled
     from setuptools import Distribution  # noqa: PLC0415
     from setuptools.command.build_ext import build_ext  # noqa: PLC0415
@@ -79,6 +84,9 @@ def compile_modules(place: Path, modules: list[str]) -> list[Path]:
             self.compiler.compile = partial(compile_side_by_side, self.compiler)
             super().build_extensions()
 
+    shutil.rmtree(place / "src", ignore_errors=True)
+    shutil.rmtree(place / "lib", ignore_errors=True)
+    shutil.copytree(root / "src" / "barnabas", place / "src" / "barnabas", ignore=shutil.ignore_patterns("__pycache__"))
     settings = place / "mypy.ini"
     settings.write_text(MYPY_SETTINGS)
     before = Path.cwd()
@@ -93,6 +101,7 @@ def compile_modules(place: Path, modules: list[str]) -> list[Path]:
             debug_level="0",
             group_name="barnabas",
             multi_file=True,
+            log_trace=trace,
         )
         command = BuildSideBySide(Distribution({"name": "barnabas", "ext_modules": extensions}))
         command.build_lib = str(place / "lib")
@@ -115,14 +124,23 @@ def compile_side_by_side(
     extra_postargs: list[str] | None = None,
     depends: list[str] | None = None,
 ) -> list[str]:
-    """Do what `distutils.ccompiler.CCompiler.compile` does, with a thread for each processor."""
+    """Do what `distutils.ccompiler.CCompiler.compile` does, with a thread for each processor.
+
+    A file compiled before is left alone while its text and the headers are older: mypyc writes what has changed.
+    """
+    objects: list[str]
     macros, objects, extra_postargs, preprocessor, build = compiler._setup_compile(  # noqa: SLF001 - the steps of the method that this replaces
         output_dir, macros, include_dirs, sources, depends, extra_postargs
     )
     arguments = compiler._get_cc_args(preprocessor, debug, extra_preargs)  # noqa: SLF001
 
+    headers = [file.stat().st_mtime for file in Path.cwd().glob("build/**/*.h")]
+
     def compile_one(name: str) -> None:
         source, extension = build[name]
+        made = Path(name)
+        if made.exists() and made.stat().st_mtime > max(Path(source).stat().st_mtime, *headers):
+            return
         compiler._compile(name, source, extension, arguments, extra_postargs, preprocessor)  # noqa: SLF001
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:

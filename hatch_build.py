@@ -87,6 +87,8 @@ def compile_modules(root: Path, place: Path, modules: list[str], *, trace: bool 
     shutil.rmtree(place / "src", ignore_errors=True)
     shutil.rmtree(place / "lib", ignore_errors=True)
     shutil.copytree(root / "src" / "barnabas", place / "src" / "barnabas", ignore=shutil.ignore_patterns("__pycache__"))
+    # What means the same and is written otherwise for the compiler; plain Python never sees it (decisions/0009).
+    shutil.copytree(root / "native", place / "src", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     settings = place / "mypy.ini"
     settings.write_text(MYPY_SETTINGS)
     before = Path.cwd()

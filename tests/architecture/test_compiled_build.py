@@ -59,6 +59,28 @@ def test_the_sample_of_tests_has_the_packages_with_compiled_modules() -> None:
     assert line.split() == sorted({name.split(".")[1] for name in listed_modules()})
 
 
+def public_names(path: Path) -> set[str]:
+    """The names that a module defines or lists for others."""
+    tree = ast.parse(path.read_text())
+    found: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found.update(ast.literal_eval(node.value) if node.targets[0].id == "__all__" else [node.targets[0].id])
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+    return {name for name in found if not name.startswith("_")}
+
+
+def test_what_is_written_anew_for_the_compiler_is_listed_and_has_the_same_names() -> None:
+    twins = {path.relative_to(ROOT / "native"): path for path in (ROOT / "native").rglob("*.py")}
+    assert twins
+    assert {".".join(place.with_suffix("").parts) for place in twins} <= set(listed_modules())
+    for place, path in twins.items():
+        assert public_names(path) == public_names(SOURCES / place), place
+
+
 def imported_packages() -> set[str]:
     """The packages that compiled modules import, those of Python and of the project left out."""
     found: set[str] = set()

@@ -16,19 +16,26 @@ START_SECONDS = 120
 
 
 class BrokerRow(ServerProcess):
-    """The parent of `count` brokers over `<directory>/data`. port: of the first broker, the same at every start."""
+    """The parent of `count` brokers over `<directory>/data`. port: of the first broker, the same at every start.
+
+    environment: of all processes, in place of the caller's.
+    """
 
     name = "brokers"
 
     def __init__(
-        self, directory: Path, count: int, properties: Mapping[str, str] | None = None, python: str = sys.executable
+        self,
+        directory: Path,
+        count: int,
+        properties: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(directory)
         self.count = count
         self.port = _first_of_free_ports(count)
         self.data_dir = directory / "data"
         self._properties = dict(properties or {})
-        self._python = python
+        self._environment = environment
         self._log_end = 0
 
     def start(self) -> None:
@@ -37,7 +44,7 @@ class BrokerRow(ServerProcess):
         place = ["--data-dir", str(self.data_dir), "--listen", f"PLAINTEXT://{self.host}:{self.port}"]
         options = ["--processes", str(self.count), "--until-stdin-closes", *place, *overrides]
         self._log_end = len(self.log_text())
-        self.launch([self._python, "-m", "barnabas", "serve", *options])
+        self.launch([sys.executable, "-m", "barnabas", "serve", *options], self._environment)
         deadline = time.monotonic() + START_SECONDS
         while not self.ready_line():
             self.fail_if_ended()

@@ -151,7 +151,7 @@ def serve(
         tune_memory_allocation()
         pause_collection()
     faults = None if fault_pipes is None else _open_faults(fault_pipes)
-    log = _start_log(log_level, f"broker {config.integer('broker.id')} " if one_of_processes else "")
+    log = _start_log(log_level, f"broker {config.text('broker.id')} " if one_of_processes else "")
     if processes is not None:
         words = [] if config_file is None else ["--config", config_file]
         words += ["--log-level", log_level, *(word for override in overrides for word in ("--override", override))]

@@ -21,16 +21,26 @@ from barnabas.config.config_values import ConfigValues
 from barnabas.config.cross_checks import uses_zookeeper
 from barnabas.config.listeners import EndPoint, advertised_listeners_of, listeners_of
 from barnabas.config.server_defaults import LONE_BROKER_DEFAULTS
+from barnabas.config.setting import Settings, setting
 
 LAST_PORT: Final = 65_535
 IDENTITY_FILE: Final = "meta.properties"
 """What a broker writes into each of its log directories."""
 _METRICS: Final = "metrics.listen"
-_LOGIN: Final = "zookeeper.sasl.jaas.config"
+_REPLICAS: Final = "default.replication.factor"
 _MOVE: Final = (
     "cd {directory} && mkdir broker-0 && find . -mindepth 1 -maxdepth 1 ! -name broker-0 ! -name 'metadata.sqlite*' "
     "-exec mv {{}} broker-0/ \\;"
 )
+
+
+class RowConfig(Settings):
+    """The settings, besides listeners and directories, that differ within a row, or that can rule one out."""
+
+    are_advertised: bool = setting("advertised.listeners", bool)
+    replicas: int = setting(_REPLICAS)
+    metrics_address: str | None = setting("metrics.listen")
+    has_login: bool = setting("zookeeper.sasl.jaas.config", bool)
 
 
 class _Place(NamedTuple):
@@ -48,6 +58,7 @@ def check_row(config: ConfigValues, chosen: Collection[str], count: int) -> None
     has a port from which no row can begin.
     """
     _check_identity(config, chosen, count)
+    _check_replicas(config, count)
     listening = [_Place("listeners", each.connection_string, each.port) for each in listeners_of(config)]
     for place in listening:
         if not place.port:
@@ -70,7 +81,7 @@ def _check_identity(config: ConfigValues, chosen: Collection[str], count: int) -
     """Raises ConfigError: the settings name one broker, or a ZooKeeper."""
     if name := next((name for name in ("broker.id", "node.id") if name in chosen), None):
         raise ConfigError(
-            f"{name}={config.integer(name)} and --processes {count}: the brokers have the ids 0 to {count - 1}. Leave "
+            f"{name}={config.text(name)} and --processes {count}: the brokers have the ids 0 to {count - 1}. Leave "
             f"{name} out",
             name,
         )
@@ -81,8 +92,25 @@ def _check_identity(config: ConfigValues, chosen: Collection[str], count: int) -
             "the cluster of that ZooKeeper",
             "zookeeper.connect",
         )
-    if config.optional_string(_LOGIN):
-        raise ConfigError(f"{_LOGIN} and --processes {count}: there is no ZooKeeper. Leave {_LOGIN} out", _LOGIN)
+    if RowConfig.from_kafka_config(config).has_login:
+        name = "zookeeper.sasl.jaas.config"
+        raise ConfigError(f"{name} and --processes {count}: there is no ZooKeeper. Leave {name} out", name)
+
+
+def _check_replicas(config: ConfigValues, count: int) -> None:
+    """Raises ConfigError: topics would have more replicas than there are brokers, so that none could be created."""
+    wanted = {_REPLICAS: RowConfig.from_kafka_config(config).replicas}
+    wanted |= {name: int(value) for name, value in _internal_replicas(config).items()}
+    for name, replicas in wanted.items():
+        if replicas > count:
+            raise ConfigError(
+                f"{name}={replicas} and --processes {count}: set at most {count}, a replica a broker", name
+            )
+
+
+def _internal_replicas(config: ConfigValues) -> dict[str, str]:
+    """Return the settings of the replicas of internal topics: one unless the user has set more."""
+    return {name: config.originals.get(name, value) for name, value in LONE_BROKER_DEFAULTS.items()}
 
 
 def _check_ports(places: Sequence[_Place], count: int) -> None:
@@ -105,7 +133,7 @@ def _check_ports(places: Sequence[_Place], count: int) -> None:
 
 
 def _metrics_address(config: ConfigValues) -> Address | None:
-    text = config.optional_string(_METRICS)
+    text = RowConfig.from_kafka_config(config).metrics_address
     return parse_host_and_port(text) if text else None
 
 
@@ -114,7 +142,6 @@ def settings_of(config: ConfigValues, broker_id: int, store: str) -> dict[str, s
 
     The replication factors of internal topics are 1 unless the user has set them: all brokers are on one machine.
     """
-    factors = {name: config.originals.get(name, value) for name, value in LONE_BROKER_DEFAULTS.items()}
     settings = {
         "broker.id": str(broker_id),
         "metadata.store": "zookeeper",
@@ -124,9 +151,9 @@ def settings_of(config: ConfigValues, broker_id: int, store: str) -> dict[str, s
         "zookeeper.set.acl": "false",
         "log.dirs": ",".join(broker_directory(directory, broker_id) for directory in config.log_dirs),
         "listeners": _in_row(listeners_of(config), broker_id),
-        **factors,
+        **_internal_replicas(config),
     }
-    if config.optional_string("advertised.listeners"):
+    if RowConfig.from_kafka_config(config).are_advertised:
         settings["advertised.listeners"] = _in_row(advertised_listeners_of(config), broker_id)
     metrics = _metrics_address(config)
     if metrics is not None:

@@ -73,9 +73,12 @@ def run_processes(config: KafkaConfig, count: int, words: Sequence[str], events:
 
 
 def _command(words: Sequence[str], settings: dict[str, str]) -> list[str]:
-    """Return the command line of a broker, whose own settings come behind those of all and win over them."""
+    """Return the command line of a broker, whose own settings come behind those of all and win over them.
+
+    With -P, the working directory, where others may have put modules, is not searched.
+    """
     own = (word for name, value in settings.items() for word in ("--override", f"{name}={value}"))
-    return [sys.executable, "-m", "barnabas", "serve", "--until-stdin-closes", "--one-of-processes", *words, *own]
+    return [sys.executable, "-P", "-m", "barnabas", "serve", "--until-stdin-closes", "--one-of-processes", *words, *own]
 
 
 def _next(events: queue.SimpleQueue[Event], seconds: float | None) -> Event | None:

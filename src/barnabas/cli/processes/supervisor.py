@@ -16,13 +16,16 @@ be the second one, which ends a broker at once: systemd sends SIGTERM to the bro
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
+import barnabas
 from barnabas.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -67,8 +70,12 @@ class BrokerProcesses:
 
     def start(self, broker_id: int) -> None:
         """Start a broker that does not run. Raises OSError: the interpreter cannot be started."""
+        # The package is found where this process has found it.
+        root = str(Path(barnabas.__file__).parent.parent)
+        path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             self._commands[broker_id],
+            env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

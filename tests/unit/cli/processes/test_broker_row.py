@@ -101,6 +101,8 @@ def test_a_row_that_is_accepted_shares_no_port_and_one_that_is_refused_would(por
         ("listeners=PLAINTEXT://:0", "Set it, for example PLAINTEXT://:9092"),
         ("listeners=PLAINTEXT://:65534", "would end at 65536, and the last port is 65535. Set 65533 or less"),
         ("listeners=PLAINTEXT://:9092,SSL://:9094", "these rows overlap. Set ports that are at least 3 apart"),
+        ("default.replication.factor=4", "default.replication.factor=4 and --processes 3: set at most 3"),
+        ("transaction.state.log.min.isr=4", "transaction.state.log.min.isr=4 and --processes 3: set at most 3"),
         ("metrics.listen=:9093", "metrics.listen=:9093 with --processes 3: each address is the first of 3 in a row"),
     ],
 )

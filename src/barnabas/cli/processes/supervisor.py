@@ -78,7 +78,8 @@ class BrokerProcesses:
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
+            errors="backslashreplace",  # a path in the ready line may be no text
             start_new_session=True,
         )
         self._running[broker_id] = process

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.api.authorize import Authorizer, is_allowed, permitted
 from barnabas.api.brief import AT_ONCE_BATCHES, AT_ONCE_BYTES, AT_ONCE_RECORDS, Brief, hand_over
@@ -82,12 +82,38 @@ REPORTED_FIRST: Final = (
 )
 
 
-class ProducedTopic(NamedTuple):
+class ProducedTopic:
     """The partitions of one topic of a request, in the order in which they are answered."""
 
-    name: str
-    topic_id: bytes
-    entries: list[PartitionAppend]
+    __slots__ = ("entries", "name", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes, entries: list[PartitionAppend]) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.entries = entries
+
+
+class PendingAnswer:
+    """The answer to a request, once its batches are appended, or their time is over. Called on any thread, once."""
+
+    __slots__ = ("_acks", "_api", "_by_topic", "_request")
+
+    def __init__(self, api: ProduceApi, request: Request[ProduceRequest], by_topic: list[ProducedTopic]) -> None:
+        self._api = api
+        self._request = request
+        self._by_topic = by_topic
+        self._acks = request.body.acks
+
+    def __call__(self, _: Sequence[PartitionAppend]) -> None:
+        """Answer."""
+        request = self._request
+        try:
+            if self._acks == 0:
+                self._api.answer_nothing(request, self._by_topic)
+            else:
+                request.respond(self._api.response(request, self._by_topic))
+        except Exception as error:  # noqa: BLE001 - `fail` logs it; what Request.deferred does, without its call
+            request.fail(error)
 
 
 class ProduceApi:
@@ -174,16 +200,7 @@ class ProduceApi:
         else:
             _release_records(asked)
 
-        # The append, and the answer when it is done or its time is over.
-        def answer(_: Sequence[PartitionAppend]) -> None:
-            try:
-                if acks == 0:
-                    self._answer_nothing(request, by_topic)
-                else:
-                    request.respond(self._response(request, by_topic))
-            except Exception as error:  # noqa: BLE001 - `fail` logs it; what Request.deferred does, without its call
-                request.fail(error)
-
+        answer = PendingAnswer(self, request, by_topic)
         if body.transactional_id is not None:
             self._append_verified(request, body.transactional_id, to_append, answer)
             return
@@ -319,13 +336,14 @@ class ProduceApi:
             return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
         return None
 
-    def _response(self, request: Request[ProduceRequest], by_topic: list[ProducedTopic]) -> ProduceResponse:
+    def response(self, request: Request[ProduceRequest], by_topic: list[ProducedTopic]) -> ProduceResponse:
+        """Build the answer from what became of each partition."""
         # By position: keywords would double the cost of what every request does once.
         topics = []
         leaders = None
-        for name, topic_id, entries in by_topic:
+        for topic in by_topic:
             answers = []
-            for entry in entries:
+            for entry in topic.entries:
                 info = entry.info
                 if info is None or entry.failure is not None:
                     if leaders is None:
@@ -340,7 +358,7 @@ class ProduceApi:
                             entry.partition, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
                         )
                     )
-            topics.append(TopicProduceResponse(name, topic_id, answers))
+            topics.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
         response = ProduceResponse(topics)
         if leaders is not None:
             response.node_endpoints = [
@@ -348,7 +366,7 @@ class ProduceApi:
             ]
         return response
 
-    def _answer_nothing(self, request: Request[ProduceRequest], by_topic: list[ProducedTopic]) -> None:
+    def answer_nothing(self, request: Request[ProduceRequest], by_topic: list[ProducedTopic]) -> None:
         """Finish a request with acks=0: on an error close the connection, which makes the client ask for metadata."""
         for topic in by_topic:
             for entry in topic.entries:
@@ -367,7 +385,7 @@ class ProduceApi:
                 request.header.client_id,
                 errors,
             )
-            request.response = self._response(request, by_topic)  # never sent, but its errors are counted
+            request.response = self.response(request, by_topic)  # never sent, but its errors are counted
             request.close_connection()
         else:
             request.no_response()

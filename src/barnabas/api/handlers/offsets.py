@@ -36,8 +36,10 @@ from barnabas.coordinator.group.offsets.offset_terms import (
     FetchedOffsets,
     OffsetFetchTerms,
     OffsetToCommit,
+    TopicToCommit,
 )
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.metadata_image import TopicMetadata
 from barnabas.metadata.old_consumer_offsets import OldConsumerOffsets
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -100,9 +102,6 @@ class OffsetsApi:
 
     # -- commit
 
-    # Not cut into functions: consumers commit often, and most commits are of one partition, for which the calls would
-    # cost more than the work.
-
     def offset_commit(self, request: Request[OffsetCommitRequest]) -> None:
         """Commit the offsets that the client may commit. Raises ApiError: GROUP_AUTHORIZATION_FAILED."""
         body = request.body
@@ -112,56 +111,21 @@ class OffsetsApi:
             self._authorizer, request, AclOperation.READ, ResourceType.GROUP, body.group_id
         ):
             raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        # Sort the offsets: those to commit, and those that are answered with an error at once.
-        refused: list[CommittedTopic] = []
-        asked: list[tuple[OffsetCommitRequest.OffsetCommitRequestTopic, list[int]]] = []
-        offsets: list[OffsetToCommit] = []
+        answer = _CommitAnswer(request)
         names = self._commit_topic_names(request)
         readable = None if self._authorizer is None else self._readable_topics(request, names)
         topics = self._metadata.image.topics
         for topic, name in zip(body.topics, names, strict=True):
             error = _commit_refusal(name, readable)
             known = None if name is None else topics.get(name)
-            unknown: list[CommittedPartition] = []
-            indexes: list[int] = []
-            for partition in topic.partitions:
-                index = partition.partition_index
-                if error is not ErrorCode.NONE or known is None or known.partition(index) is None:
-                    code = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    unknown.append(CommittedPartition(partition_index=index, error_code=code))
-                    continue
-                indexes.append(index)
-                offsets.append(
-                    OffsetToCommit(
-                        known.name,
-                        index,
-                        partition.committed_offset,
-                        partition.committed_leader_epoch,
-                        partition.committed_metadata or "",
-                        partition.commit_timestamp,
-                    )
-                )
-            if unknown:
-                refused.append(CommittedTopic(name=topic.name, topic_id=topic.topic_id, partitions=unknown))
-            if indexes:
-                asked.append((topic, indexes))
-
-        # Answer once the errors of the committed ones are known, in the order of `offsets`.
-        def committed(errors: Sequence[ErrorCode]) -> None:
-            result = iter(errors)
-            answers = [
-                CommittedTopic(
-                    topic.name, topic.topic_id, [CommittedPartition(index, next(result)) for index in indexes]
-                )
-                for topic, indexes in asked
-            ]
-            request.respond(OffsetCommitResponse(topics=_merged(refused, answers) if refused else answers))
-
-        # Commit.
-        if not offsets:
-            request.respond(OffsetCommitResponse(topics=refused))
+            if error is not ErrorCode.NONE or known is None:
+                answer.refuse(topic, topic.partitions, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                continue
+            answer.ask(topic, known)
+        if not answer.offsets:
+            answer.committed(())
         elif request.api_version == 0:
-            committed([self._commit_to_store(body.group_id, offset) for offset in offsets])
+            answer.committed(self._commit_to_store(body.group_id, answer.offsets))
         else:
             terms = CommitTerms(
                 body.group_id,
@@ -171,12 +135,20 @@ class OffsetsApi:
                 body.retention_time_ms,
                 request.api_version >= MISSING_GROUPS_SINCE,
             )
-            self._offsets.commit_offsets(terms, offsets, request.deferred(committed))
+            self._offsets.commit_offsets(terms, answer.offsets, request.deferred(answer.committed))
 
-    def _commit_to_store(self, group_id: str, offset: OffsetToCommit) -> ErrorCode:
+    def _commit_to_store(self, group_id: str, topics: Sequence[TopicToCommit]) -> list[ErrorCode]:
         # One write to the store for each partition, which is why v0 is not brief.
-        partition = TopicPartition(offset.topic, offset.partition)
-        return self._old_offsets.commit(group_id, partition, offset.offset, offset.metadata)
+        return [
+            self._old_offsets.commit(
+                group_id,
+                TopicPartition(topic.topic, each.partition_index),
+                each.committed_offset,
+                each.committed_metadata or "",
+            )
+            for topic in topics
+            for each in topic.partitions
+        ]
 
     def _commit_topic_names(self, request: Request[OffsetCommitRequest]) -> list[str | None]:
         """Return the name of each topic; None for an unknown id."""
@@ -327,6 +299,58 @@ class OffsetsApi:
             request.respond(_delete_response(answers))
 
         self._offsets.delete_offsets(body.group_id, deleted, request.deferred(on_deleted))
+
+
+class _CommitAnswer:
+    """The answer to an OffsetCommit in the making.
+
+    offsets: those to commit. The other partitions are refused with an error at once.
+    """
+
+    __slots__ = ("_asked", "_refused", "_request", "offsets")
+
+    def __init__(self, request: Request[OffsetCommitRequest]) -> None:
+        self._request = request
+        self._refused: list[CommittedTopic] = []
+        self._asked: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
+        """Of each of `offsets`."""
+        self.offsets: list[TopicToCommit] = []
+
+    def ask(self, topic: OffsetCommitRequest.OffsetCommitRequestTopic, known: TopicMetadata) -> None:
+        """Have the offsets of a topic committed; those of partitions that do not exist are refused."""
+        partitions, count = topic.partitions, known.count_without_gaps
+        doubtful = [each for each in partitions if not 0 <= each.partition_index < count]
+        if doubtful:
+            unknown = [each for each in doubtful if known.partition(each.partition_index) is None]
+            self.refuse(topic, unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            refused = {each.partition_index for each in unknown}
+            partitions = [each for each in partitions if each.partition_index not in refused]
+        if partitions:
+            self._asked.append(topic)
+            self.offsets.append(TopicToCommit(known.name, partitions))
+
+    def refuse(
+        self, topic: OffsetCommitRequest.OffsetCommitRequestTopic, partitions: list[OffsetToCommit], error: ErrorCode
+    ) -> None:
+        """Answer with an error for these partitions of a topic."""
+        if partitions:
+            answers = [CommittedPartition(each.partition_index, error) for each in partitions]
+            self._refused.append(CommittedTopic(topic.name, topic.topic_id, answers))
+
+    def committed(self, errors: Sequence[ErrorCode]) -> None:
+        """Send the answer, once the errors of `offsets` are known, in their order."""
+        result = iter(errors)
+        answers = [
+            CommittedTopic(
+                topic.name,
+                topic.topic_id,
+                [CommittedPartition(each.partition_index, next(result)) for each in asked.partitions],
+            )
+            for topic, asked in zip(self._asked, self.offsets, strict=True)
+        ]
+        if self._refused:
+            answers = _merged(self._refused, answers) if answers else self._refused
+        self._request.respond(OffsetCommitResponse(topics=answers))
 
 
 def _commit_refusal(name: str | None, readable: AbstractSet[str] | None) -> ErrorCode:

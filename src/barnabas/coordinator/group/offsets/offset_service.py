@@ -14,10 +14,10 @@ GroupMetadataManager.storeOffsets of 3.9, OffsetMetadataManager of 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-from barnabas.coordinator.group.committed_offsets import CommittedOffsets, NewOffset, PartitionKey
+from barnabas.coordinator.group.committed_offsets import CommittedOffsets, PartitionKey
 from barnabas.coordinator.group.group import Group, GroupType, Membership
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.offsets.offset_terms import (
@@ -25,17 +25,22 @@ from barnabas.coordinator.group.offsets.offset_terms import (
     FetchedOffset,
     FetchedOffsets,
     OffsetFetchTerms,
-    OffsetToCommit,
+    TopicToCommit,
+    count_of,
 )
 from barnabas.coordinator.group.offsets_topic import (
     LAST_TIMESTAMP,
     LONGEST_STRING,
     NO_TIMESTAMP,
     OFFSET_ERRORS,
+    PARTITION,
+    PLAIN_VALUE,
+    USUAL_VERSION,
     committed_offset,
     offset_key,
     offset_key_prefix,
     offset_value,
+    topic_key_prefix,
 )
 from barnabas.coordinator.runtime.coordinator_log import StoredAppend
 from barnabas.coordinator.runtime.record import CoordinatorRecord, KeyAndValue
@@ -54,41 +59,64 @@ DeleteCallback = Callable[[ErrorCode, Sequence[ErrorCode]], None]
 """Called once with the error of the whole request, or an error for each partition."""
 
 
-class EncodedCommit(NamedTuple):
+class EncodedCommit:
     """The offsets of a commit, and their records. too_large: the positions in the request of those left out."""
 
-    new: list[NewOffset]
-    records: list[KeyAndValue]
-    too_large: list[int]
+    __slots__ = ("records", "too_large", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[str, dict[int, bytes]] = {}
+        """What counts once the records are stored (`committed_offsets.OffsetValues`)."""
+        self.records: list[KeyAndValue] = []
+        self.too_large: list[int] = []
 
     def errors(self, error: ErrorCode) -> list[ErrorCode]:
         """Return the error of each offset of the request, if `error` is that of the append."""
-        errors = [error] * len(self.new)
+        errors = [error] * len(self.records)
         # Positions ascend, so each insertion finds the ones before it in place.
         for position in self.too_large:
             errors.insert(position, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         return errors
 
 
+_pack_partition: Final = PARTITION.pack
+_pack_plain_value: Final = PLAIN_VALUE.pack
+
+
 def encode_commit(
-    terms: CommitTerms, offsets: Sequence[OffsetToCommit], now_ms: int, max_metadata_size: int
+    terms: CommitTerms, topics: Sequence[TopicToCommit], now_ms: int, max_metadata_size: int
 ) -> EncodedCommit:
     """Encode the offsets whose metadata is not too large. now_ms: the time of the commit."""
     prefix = offset_key_prefix(terms.group_id)
     # -1 alone is the broker's setting: with another negative number an offset has expired already, as in Kafka.
     expires_ms = NO_TIMESTAMP if terms.retention_ms == -1 else min(now_ms + terms.retention_ms, LAST_TIMESTAMP)
-    new: list[NewOffset] = []
-    records: list[KeyAndValue] = []
-    too_large: list[int] = []
-    for topic, partition, offset, leader_epoch, metadata, timestamp_ms in offsets:
-        if metadata and _is_too_large(metadata, max_metadata_size):
-            too_large.append(len(new) + len(too_large))
-            continue
-        committed_ms = now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms
-        value = offset_value(offset, leader_epoch, metadata, committed_ms, expires_ms)
-        new.append(NewOffset(topic, partition, value))
-        records.append((offset_key(prefix, topic.encode(), partition), value))
-    return EncodedCommit(new, records, too_large)
+    encoded = EncodedCommit()
+    records, too_large = encoded.records, encoded.too_large
+    for topic in topics:
+        topic_prefix = topic_key_prefix(prefix, topic.topic.encode())
+        values: dict[int, bytes] = {}
+        for each in topic.partitions:
+            partition, metadata = each.partition_index, each.committed_metadata
+            if metadata and _is_too_large(metadata, max_metadata_size):
+                too_large.append(len(records) + len(too_large))
+                continue
+            committed_ms = now_ms if each.commit_timestamp == NO_TIMESTAMP else each.commit_timestamp
+            if metadata or expires_ms != NO_TIMESTAMP:
+                value = offset_value(
+                    each.committed_offset, each.committed_leader_epoch, metadata or "", committed_ms, expires_ms
+                )
+            else:
+                # What `offset_value` does for nearly every commit, in line.
+                value = _pack_plain_value(
+                    USUAL_VERSION, each.committed_offset, each.committed_leader_epoch, 0, committed_ms
+                )
+            values[partition] = value
+            records.append((topic_prefix + _pack_partition(partition), value))
+        if values:
+            of_topic = encoded.values.setdefault(topic.topic, values)
+            if of_topic is not values:  # the request names the topic twice
+                of_topic.update(values)
+    return encoded
 
 
 def _is_too_large(metadata: str, limit: int) -> bool:
@@ -122,9 +150,7 @@ class OffsetService:
 
     # -- commit
 
-    def commit_offsets(
-        self, terms: CommitTerms, offsets: Sequence[OffsetToCommit], on_complete: CommitCallback
-    ) -> None:
+    def commit_offsets(self, terms: CommitTerms, topics: Sequence[TopicToCommit], on_complete: CommitCallback) -> None:
         """Commit offsets, and call `on_complete` now or when the records are replicated. The caller holds no lock.
 
         An error of the group (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
@@ -132,11 +158,11 @@ class OffsetService:
         """
         error = self._check(terms.group_id)
         if error is not ErrorCode.NONE:
-            on_complete([error] * len(offsets))
+            on_complete([error] * count_of(topics))
             return
         # Encoded before the lock is taken: that is most of the work, and the group's other members wait for the lock.
         now_ms = self._now_ms()
-        encoded = encode_commit(terms, offsets, now_ms, self._max_metadata_size)
+        encoded = encode_commit(terms, topics, now_ms, self._max_metadata_size)
         stored: StoredAppend | None = None
         group: Group | None = None
         try:
@@ -146,15 +172,15 @@ class OffsetService:
                 if group is None:
                     error = _missing(terms)
                 else:
-                    error = self._check_committer(group.membership, terms, offsets)
-                    if error is ErrorCode.NONE and encoded.new:
+                    error = self._check_committer(group.membership, terms, topics)
+                    if error is ErrorCode.NONE and encoded.records:
                         stored = self._append(group, encoded, now_ms)
         except ApiError as refused:
             error = refused.code
         if error is not ErrorCode.NONE:
-            on_complete([error] * len(offsets))
+            on_complete([error] * count_of(topics))
         elif stored is None or group is None:
-            on_complete([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(offsets))
+            on_complete([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(encoded.too_large))
         elif stored.is_decided:
             self._answer(stored.error, encoded, on_complete)
         else:
@@ -162,16 +188,15 @@ class OffsetService:
 
     def _append(self, group: Group, encoded: EncodedCommit, now_ms: int) -> StoredAppend:
         """Append the records, and let the offsets count if that is all they need. Under the group's lock."""
-        new, records, _ = encoded
-        stored = self._log.append(group.partition, records, OFFSET_ERRORS, now_ms=now_ms)
+        stored = self._log.append(group.partition, encoded.records, OFFSET_ERRORS, now_ms=now_ms)
         if not stored.is_decided:
-            group.offsets.begin_waiting(new)
+            group.offsets.begin_waiting(encoded.values)
         elif stored.error is ErrorCode.NONE:
-            group.offsets.put_all(new, stored.position)
+            group.offsets.put_all(encoded.values, stored.position)
         return stored
 
     def _check_committer(
-        self, membership: Membership, terms: CommitTerms, offsets: Sequence[OffsetToCommit]
+        self, membership: Membership, terms: CommitTerms, topics: Sequence[TopicToCommit]
     ) -> ErrorCode:
         """Return NONE if the client may commit. A commit of a classic member counts as a heartbeat, as in Kafka."""
         if isinstance(membership, ClassicGroup):
@@ -186,8 +211,13 @@ class OffsetService:
                 terms.member_id, terms.group_instance_id, terms.generation, is_transactional=False
             )
         # A consumer group knows its partitions by topic id. A topic that is gone has none, and is not checked.
-        topics = self._environment.metadata.image.topics
-        partitions = ((topics[each.topic].topic_id, each.partition) for each in offsets if each.topic in topics)
+        known = self._environment.metadata.image.topics
+        partitions = [
+            (known[topic.topic].topic_id, each.partition_index)
+            for topic in topics
+            if topic.topic in known
+            for each in topic.partitions
+        ]
         return membership.check_members_commit(
             terms.member_id, terms.generation, partitions, names_epochs=terms.tells_missing_groups
         )
@@ -198,7 +228,7 @@ class OffsetService:
         # The group may have been removed meanwhile. Its offsets are dropped with it, so a change of them does no harm.
         def on_stored(error: ErrorCode) -> None:
             with group.lock:
-                group.offsets.end_waiting(encoded.new, stored.position, is_stored=error is ErrorCode.NONE)
+                group.offsets.end_waiting(encoded.values, stored.position, is_stored=error is ErrorCode.NONE)
             self._answer(error, encoded, on_complete)
 
         stored.when_replicated(on_stored)
@@ -206,7 +236,7 @@ class OffsetService:
     def _answer(self, error: ErrorCode, encoded: EncodedCommit, on_complete: CommitCallback) -> None:
         """Answer with the result of the append, and OFFSET_METADATA_TOO_LARGE for the offsets that were left out."""
         if error is ErrorCode.NONE:
-            self.committed_count += len(encoded.new)
+            self.committed_count += len(encoded.records)
         on_complete(encoded.errors(error))
 
     # -- fetch

@@ -33,7 +33,7 @@ PartitionKey = tuple[str, int]
 TransactionalOffsets = dict[PartitionKey, "tuple[int, bytes | None]"]
 """By partition: the position of the commit and its value, None once a plain commit came later."""
 
-OffsetValues = Mapping[str, dict[int, bytes]]
+OffsetValues = dict[str, dict[int, bytes]]
 """New offsets, at least one of each topic: topic -> partition -> the value of the record in `__consumer_offsets`."""
 
 END_OF_ALL: Final = 2**63 - 1

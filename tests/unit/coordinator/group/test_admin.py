@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -63,12 +63,11 @@ class Broker:
     def __init__(self) -> None:
         self.classic = ClassicCoordinator()
         self.table = self.classic.table
-        self.partitions = cast(Any, self.classic.partitions)
-        self.partitions.is_started, self.partitions.is_loading = True, False
+        self.partitions = self.classic.partitions
         self.log = Log()
         environment: Any = SimpleNamespace(
             config=GroupCoordinatorConfig(),
-            partitions=self.partitions,
+            partitions=self.partitions.real,
             table=self.table,
             log=self.log,
             metadata=SimpleNamespace(image=SimpleNamespace(topic_names={ORDERS: "orders"})),
@@ -132,10 +131,10 @@ def test_list(broker: Broker) -> None:
     assert broker.listed("Empty", types=["Consumer"]).keys() == {"new"}
     assert broker.listed("Stable", "Empty", types=["classic", "consumer"]) == everything
     assert broker.listed(types=["share"]) == broker.listed("NoSuchState") == {}
-    broker.partitions.is_loading = True
+    broker.partitions.error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     error, some = broker.service.list_groups([], [])
     assert (error, len(some)) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 3)
-    broker.partitions.is_started = False
+    broker.partitions.error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert broker.service.list_groups([], []) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [])
 
 

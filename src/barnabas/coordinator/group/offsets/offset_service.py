@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 
 
+_NONE: Final = ErrorCode.NONE
 _CONSUMER: Final = "consumer"
 _DEAD: Final = "Dead"
 
@@ -157,7 +158,7 @@ class OffsetService:
         REBALANCE_IN_PROGRESS, ...) is the error of every offset; OFFSET_METADATA_TOO_LARGE is one partition's.
         """
         error = self._check(terms.group_id)
-        if error is not ErrorCode.NONE:
+        if error is not _NONE:
             on_complete([error] * count_of(topics))
             return
         # Encoded before the lock is taken: that is most of the work, and the group's other members wait for the lock.
@@ -173,11 +174,11 @@ class OffsetService:
                     error = _missing(terms)
                 else:
                     error = self._check_committer(group.membership, terms, topics)
-                    if error is ErrorCode.NONE and encoded.records:
+                    if error is _NONE and encoded.records:
                         stored = self._append(group, encoded, now_ms)
         except ApiError as refused:
             error = refused.code
-        if error is not ErrorCode.NONE:
+        if error is not _NONE:
             on_complete([error] * count_of(topics))
         elif stored is None or group is None:
             on_complete([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(encoded.too_large))
@@ -191,7 +192,7 @@ class OffsetService:
         stored = self._log.append(group.partition, encoded.records, OFFSET_ERRORS, now_ms=now_ms)
         if not stored.is_decided:
             group.offsets.begin_waiting(encoded.values)
-        elif stored.error is ErrorCode.NONE:
+        elif stored.error is _NONE:
             group.offsets.put_all(encoded.values, stored.position)
         return stored
 
@@ -203,7 +204,7 @@ class OffsetService:
             error = membership.check_offset_commit(
                 terms.member_id, terms.group_instance_id, terms.generation, is_transactional=False
             )
-            if error is ErrorCode.NONE:
+            if error is _NONE:
                 membership.members.refresh_session(terms.member_id)
             return error
         if not _is_consumer_group(membership) or not membership.has_members:
@@ -228,14 +229,14 @@ class OffsetService:
         # The group may have been removed meanwhile. Its offsets are dropped with it, so a change of them does no harm.
         def on_stored(error: ErrorCode) -> None:
             with group.lock:
-                group.offsets.end_waiting(encoded.values, stored.position, is_stored=error is ErrorCode.NONE)
+                group.offsets.end_waiting(encoded.values, stored.position, is_stored=error is _NONE)
             self._answer(error, encoded, on_complete)
 
         stored.when_replicated(on_stored)
 
     def _answer(self, error: ErrorCode, encoded: EncodedCommit, on_complete: CommitCallback) -> None:
         """Answer with the result of the append, and OFFSET_METADATA_TOO_LARGE for the offsets that were left out."""
-        if error is ErrorCode.NONE:
+        if error is _NONE:
             self.committed_count += len(encoded.records)
         on_complete(encoded.errors(error))
 

@@ -116,6 +116,28 @@ class ConsumerGroupService:
             on_resolved = partial(self._regexes_resolved, terms.group_id)
             self._resolver.resolve(terms.group_id, outcome.regexes, terms.may_describe, on_resolved)
 
+    def quiet_heartbeat(self, terms: HeartbeatTerms) -> HeartbeatAnswer | None:
+        """Restart the session of a member without news, for which there are none either; else return None.
+
+        Nearly every heartbeat is such a one. terms: without values. What `heartbeat` would do and answer, with one
+        look at the group instead of its steps; None: they are needed, and nothing has been done yet.
+        """
+        environment = self._environment
+        settings = environment.config.consumer
+        if environment.partitions.check(terms.group_id) is not ErrorCode.NONE:
+            return None
+        with environment.table.locked(terms.group_id) as group:
+            membership = None if group is None else group.membership
+            if (
+                not isinstance(membership, ConsumerGroup)
+                or not membership.says_nothing_new(terms, environment.metadata.image)
+                or not self._timers.prolong_session(membership, terms.member_id, settings.session_timeout_ms)
+            ):
+                return None
+        return HeartbeatAnswer(
+            ErrorCode.NONE, None, terms.member_id, terms.member_epoch, settings.heartbeat_interval_ms
+        )
+
     def may_take_long(self, terms: HeartbeatTerms) -> bool:
         """Return whether the heartbeat may have to assign a large group, or to compile an expression.
 

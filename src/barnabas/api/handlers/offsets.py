@@ -56,17 +56,20 @@ from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
-CommittedPartition = OffsetCommitResponse.OffsetCommitResponsePartition
+_committed_partition: Final = OffsetCommitResponse.OffsetCommitResponsePartition
 FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 FetchTopics = OffsetFetchRequest.OffsetFetchRequestTopics
 FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 FetchedTopics = OffsetFetchResponse.OffsetFetchResponseTopics
 FetchedPartitions = OffsetFetchResponse.OffsetFetchResponsePartitions
 
+_NONE: Final = ErrorCode.NONE
 BY_TOPIC_ID_SINCE: Final = 10
 MISSING_GROUPS_SINCE: Final = 9
 SEVERAL_GROUPS_SINCE: Final = 8
 GROUP_ERROR_SINCE: Final = 2
+TIMES_IN: Final = 1
+"""The version in which the client names the time of each commit."""
 STORE_VERSION: Final = 0
 """The last version whose offsets are in the store: to read or write them may block."""
 NO_OFFSET: Final = -1
@@ -118,12 +121,12 @@ class OffsetsApi:
         for topic, name in zip(body.topics, names, strict=True):
             error = _commit_refusal(name, readable)
             known = None if name is None else topics.get(name)
-            if error is not ErrorCode.NONE or known is None:
+            if error is not _NONE or known is None:
                 answer.refuse(topic, topic.partitions, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 continue
             answer.ask(topic, known)
         if not answer.offsets:
-            answer.committed(())
+            answer.committed([])
         elif request.api_version == 0:
             answer.committed(self._commit_to_store(body.group_id, answer.offsets))
         else:
@@ -134,8 +137,11 @@ class OffsetsApi:
                 body.generation_id_or_member_epoch,
                 body.retention_time_ms,
                 request.api_version >= MISSING_GROUPS_SINCE,
+                request.api_version == TIMES_IN,
             )
-            self._offsets.commit_offsets(terms, answer.offsets, request.deferred(answer.committed))
+            errors = self._offsets.commit_offsets(terms, answer.offsets, answer.committed_later)
+            if errors is not None:
+                answer.committed(errors)
 
     def _commit_to_store(self, group_id: str, topics: Sequence[TopicToCommit]) -> list[ErrorCode]:
         # One write to the store for each partition, which is why v0 is not brief.
@@ -334,20 +340,25 @@ class _CommitAnswer:
     ) -> None:
         """Answer with an error for these partitions of a topic."""
         if partitions:
-            answers = [CommittedPartition(each.partition_index, error) for each in partitions]
+            answers = [_committed_partition(each.partition_index, error) for each in partitions]
             self._refused.append(CommittedTopic(topic.name, topic.topic_id, answers))
 
-    def committed(self, errors: Sequence[ErrorCode]) -> None:
+    def committed_later(self, errors: list[ErrorCode]) -> None:
+        """Send the answer, as `committed` does, on a thread that does not know the request."""
+        self._request.deferred(self.committed)(errors)
+
+    def committed(self, errors: list[ErrorCode]) -> None:
         """Send the answer, once the errors of `offsets` are known, in their order."""
-        result = iter(errors)
-        answers = [
-            CommittedTopic(
-                topic.name,
-                topic.topic_id,
-                [CommittedPartition(each.partition_index, next(result)) for each in asked.partitions],
-            )
-            for topic, asked in zip(self._asked, self.offsets, strict=True)
-        ]
+        answers: list[CommittedTopic] = []
+        first = 0
+        for topic, asked in zip(self._asked, self.offsets, strict=True):
+            behind = first + len(asked.partitions)
+            of_partitions = [
+                _committed_partition(each.partition_index, error)
+                for each, error in zip(asked.partitions, errors[first:behind], strict=True)
+            ]
+            answers.append(CommittedTopic(topic.name, topic.topic_id, of_partitions))
+            first = behind
         if self._refused:
             answers = _merged(self._refused, answers) if answers else self._refused
         self._request.respond(OffsetCommitResponse(topics=answers))

@@ -138,8 +138,11 @@ class GroupBroker:
             check_no_lock_held("answering")
             answers.append(errors)
 
-        terms = CommitTerms(group, member, None, generation, retention_ms)
-        self.offsets.commit_offsets(terms, to_commit(*offsets, metadata=metadata, timestamp_ms=timestamp_ms), answered)
+        terms = CommitTerms(group, member, None, generation, retention_ms, names_times=timestamp_ms != -1)
+        wanted = to_commit(*offsets, metadata=metadata, timestamp_ms=timestamp_ms)
+        errors = self.offsets.commit_offsets(terms, wanted, answered)
+        if errors is not None:
+            answered(errors)
         self.replicas.actions.run_all()
         assert len(answers) <= 1
         return answers

@@ -54,7 +54,7 @@ _NONE: Final = ErrorCode.NONE
 _CONSUMER: Final = "consumer"
 _DEAD: Final = "Dead"
 
-CommitCallback = Callable[[Sequence[ErrorCode]], None]
+CommitCallback = Callable[[list[ErrorCode]], None]
 """Called once with an error for each offset, in the order of the request."""
 DeleteCallback = Callable[[ErrorCode, Sequence[ErrorCode]], None]
 """Called once with the error of the whole request, or an error for each partition."""
@@ -85,7 +85,7 @@ _pack_plain_value: Final = PLAIN_VALUE.pack
 
 
 def encode_commit(
-    terms: CommitTerms, topics: Sequence[TopicToCommit], now_ms: int, max_metadata_size: int
+    terms: CommitTerms, topics: list[TopicToCommit], now_ms: int, max_metadata_size: int
 ) -> EncodedCommit:
     """Encode the offsets whose metadata is not too large. now_ms: the time of the commit."""
     prefix = offset_key_prefix(terms.group_id)
@@ -151,16 +151,19 @@ class OffsetService:
 
     # -- commit
 
-    def commit_offsets(self, terms: CommitTerms, topics: Sequence[TopicToCommit], on_complete: CommitCallback) -> None:
-        """Commit offsets, and call `on_complete` now or when the records are replicated. The caller holds no lock.
+    def commit_offsets(
+        self, terms: CommitTerms, topics: list[TopicToCommit], on_complete: CommitCallback
+    ) -> list[ErrorCode] | None:
+        """Commit offsets, and return their errors, in the order of the request. The caller holds no lock.
+
+        None: the records wait for replicas, and `on_complete` is called with the errors when they are replicated.
 
         An error of the group (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
         REBALANCE_IN_PROGRESS, ...) is the error of every offset; OFFSET_METADATA_TOO_LARGE is one partition's.
         """
         error = self._check(terms.group_id)
         if error is not _NONE:
-            on_complete([error] * count_of(topics))
-            return
+            return [error] * count_of(topics)
         # Encoded before the lock is taken: that is most of the work, and the group's other members wait for the lock.
         now_ms = self._now_ms()
         encoded = encode_commit(terms, topics, now_ms, self._max_metadata_size)
@@ -179,13 +182,13 @@ class OffsetService:
         except ApiError as refused:
             error = refused.code
         if error is not _NONE:
-            on_complete([error] * count_of(topics))
-        elif stored is None or group is None:
-            on_complete([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(encoded.too_large))
-        elif stored.is_decided:
-            self._answer(stored.error, encoded, on_complete)
-        else:
-            self._when_replicated(group, stored, encoded, on_complete)
+            return [error] * count_of(topics)
+        if stored is None or group is None:
+            return [ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(encoded.too_large)
+        if stored.is_decided:
+            return self._errors(stored.error, encoded)
+        self._when_replicated(group, stored, encoded, on_complete)
+        return None
 
     def _append(self, group: Group, encoded: EncodedCommit, now_ms: int) -> StoredAppend:
         """Append the records, and let the offsets count if that is all they need. Under the group's lock."""
@@ -196,9 +199,7 @@ class OffsetService:
             group.offsets.put_all(encoded.values, stored.position)
         return stored
 
-    def _check_committer(
-        self, membership: Membership, terms: CommitTerms, topics: Sequence[TopicToCommit]
-    ) -> ErrorCode:
+    def _check_committer(self, membership: Membership, terms: CommitTerms, topics: list[TopicToCommit]) -> ErrorCode:
         """Return NONE if the client may commit. A commit of a classic member counts as a heartbeat, as in Kafka."""
         if isinstance(membership, ClassicGroup):
             error = membership.check_offset_commit(
@@ -230,15 +231,15 @@ class OffsetService:
         def on_stored(error: ErrorCode) -> None:
             with group.lock:
                 group.offsets.end_waiting(encoded.values, stored.position, is_stored=error is _NONE)
-            self._answer(error, encoded, on_complete)
+            on_complete(self._errors(error, encoded))
 
         stored.when_replicated(on_stored)
 
-    def _answer(self, error: ErrorCode, encoded: EncodedCommit, on_complete: CommitCallback) -> None:
-        """Answer with the result of the append, and OFFSET_METADATA_TOO_LARGE for the offsets that were left out."""
+    def _errors(self, error: ErrorCode, encoded: EncodedCommit) -> list[ErrorCode]:
+        """Return the result of the append, and OFFSET_METADATA_TOO_LARGE for the offsets that were left out."""
         if error is _NONE:
             self.committed_count += len(encoded.records)
-        on_complete(encoded.errors(error))
+        return encoded.errors(error)
 
     # -- fetch
 

@@ -19,18 +19,25 @@ NO_OFFSET = -1
 OffsetToCommit = OffsetCommitRequest.OffsetCommitRequestPartition
 """The new offset of one partition, as the request has it: what consumers do most often makes no copy of it.
 
-committed_leader_epoch -1: not known. commit_timestamp: the client's commit time, in v1 alone: since v2 the broker's
-clock says when an offset was committed."""
+committed_leader_epoch -1: not known. commit_timestamp: -1, or the client's commit time (`CommitTerms.names_times`)."""
 
 
 class CommitTerms:
     """The client that commits. generation: or the member epoch; -1 of a client without membership.
 
     retention_ms: how long to keep the offsets, -1 for the broker's setting. tells_missing_groups: the request's version
-    knows an error for a group that does not exist.
+    knows an error for a group that does not exist. names_times: the client says when each offset was committed.
     """
 
-    __slots__ = ("generation", "group_id", "group_instance_id", "member_id", "retention_ms", "tells_missing_groups")
+    __slots__ = (
+        "generation",
+        "group_id",
+        "group_instance_id",
+        "member_id",
+        "names_times",
+        "retention_ms",
+        "tells_missing_groups",
+    )
 
     def __init__(
         self,
@@ -40,6 +47,7 @@ class CommitTerms:
         generation: int,
         retention_ms: int = -1,
         tells_missing_groups: bool = False,
+        names_times: bool = False,
     ) -> None:
         self.group_id = group_id
         self.member_id = member_id
@@ -50,6 +58,8 @@ class CommitTerms:
         self.retention_ms = retention_ms
         # v9: the first version for consumer groups (KIP-848).
         self.tells_missing_groups = tells_missing_groups
+        # v1 alone: since v2 the broker's clock says when an offset was committed.
+        self.names_times = names_times
 
 
 class TopicToCommit:
@@ -62,7 +72,7 @@ class TopicToCommit:
         self.partitions = partitions
 
 
-def count_of(topics: Sequence[TopicToCommit]) -> int:
+def count_of(topics: list[TopicToCommit]) -> int:
     """Return the number of offsets."""
     return sum([len(topic.partitions) for topic in topics])
 

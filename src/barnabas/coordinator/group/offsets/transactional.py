@@ -12,7 +12,6 @@ Kafka: GroupCoordinator.handleTxnCommitOffsets, scheduleHandleTxnCompletion (3.9
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.coordinator.group.group import Group
@@ -59,7 +58,7 @@ class TransactionalOffsetService:
         self,
         terms: CommitTerms,
         producer: CommittingProducer,
-        topics: Sequence[TopicToCommit],
+        topics: list[TopicToCommit],
         on_complete: CommitCallback,
     ) -> None:
         """Commit offsets in a transaction; call `on_complete` now or when the records are replicated.

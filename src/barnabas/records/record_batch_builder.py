@@ -235,7 +235,7 @@ def plain_batch(timestamp_ms: int, records: Sequence[tuple[bytes, bytes | None]]
     pieces = [_COVERED.pack(0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)]
     key_length = value_length = offset_length = -2
     head = key_size = value_size = b""
-    for offset, (key, value) in zip(ZIGZAG, list(records), strict=False):
+    for offset, (key, value) in zip(ZIGZAG, list(records)):  # noqa: B905 - mypyc makes a loop of indexes of this form
         length = -1 if value is None else len(value)
         if len(key) != key_length or length != value_length or len(offset) != offset_length:
             key_length, value_length, offset_length = len(key), length, len(offset)

@@ -22,7 +22,7 @@ Kafka: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest, handleOffs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -115,16 +115,19 @@ class OffsetsApi:
         ):
             raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         answer = _CommitAnswer(request)
-        names = self._commit_topic_names(request)
+        # Permissions are for names in every version, so ids are resolved before anything is checked.
+        image = self._metadata.image
+        names = image.topic_names if request.api_version >= BY_TOPIC_ID_SINCE else None
         readable = None if self._authorizer is None else self._readable_topics(request, names)
-        topics = self._metadata.image.topics
-        for topic, name in zip(body.topics, names, strict=True):
+        topics = image.topics
+        for topic in body.topics:
+            name = topic.name if names is None else names.get(topic.topic_id)
             error = _commit_refusal(name, readable)
             known = None if name is None else topics.get(name)
-            if error is not _NONE or known is None:
+            if error is _NONE and known is not None:
+                answer.ask(topic, known)
+            else:
                 answer.refuse(topic, topic.partitions, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                continue
-            answer.ask(topic, known)
         if not answer.offsets:
             answer.committed([])
         elif request.api_version == 0:
@@ -156,18 +159,19 @@ class OffsetsApi:
             for each in topic.partitions
         ]
 
-    def _commit_topic_names(self, request: Request[OffsetCommitRequest]) -> list[str | None]:
-        """Return the name of each topic; None for an unknown id."""
-        if request.api_version < BY_TOPIC_ID_SINCE:
-            return [topic.name for topic in request.body.topics]
-        # Permissions are for names in every version, so ids are resolved before anything is checked.
-        names = self._metadata.image.topic_names
-        return [names.get(topic.topic_id) for topic in request.body.topics]
-
-    def _readable_topics(self, request: Request[OffsetCommitRequest], names: Sequence[str | None]) -> AbstractSet[str]:
-        """Return those of the topics that the client may read."""
-        known = [name for name in names if name is not None]
-        return permitted(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, known)
+    def _readable_topics(
+        self, request: Request[OffsetCommitRequest], names: Mapping[bytes, str] | None
+    ) -> AbstractSet[str]:
+        """Return those of the topics that the client may read. names: by topic id, where the request has ids."""
+        topics = request.body.topics
+        known = [topic.name if names is None else names.get(topic.topic_id) for topic in topics]
+        return permitted(
+            self._authorizer,
+            request,
+            AclOperation.READ,
+            ResourceType.TOPIC,
+            [name for name in known if name is not None],
+        )
 
     # -- fetch
 
@@ -350,15 +354,13 @@ class _CommitAnswer:
     def committed(self, errors: list[ErrorCode]) -> None:
         """Send the answer, once the errors of `offsets` are known, in their order."""
         answers: list[CommittedTopic] = []
-        first = 0
-        for topic, asked in zip(self._asked, self.offsets, strict=True):
-            behind = first + len(asked.partitions)
-            of_partitions = [
-                _committed_partition(each.partition_index, error)
-                for each, error in zip(asked.partitions, errors[first:behind], strict=True)
-            ]
+        number = 0
+        for position, asked in enumerate(self.offsets):
+            topic, of_partitions = self._asked[position], []
+            for each in asked.partitions:
+                of_partitions.append(_committed_partition(each.partition_index, errors[number]))
+                number += 1
             answers.append(CommittedTopic(topic.name, topic.topic_id, of_partitions))
-            first = behind
         if self._refused:
             answers = _merged(self._refused, answers) if answers else self._refused
         self._request.respond(OffsetCommitResponse(topics=answers))

@@ -35,7 +35,7 @@ from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
 from barnabas.protocol.errors import ApiError, ErrorCode
 
-NO_EPOCH = -1
+NO_EPOCH: Final = -1
 FIRST_EPOCH: Final = 1
 """The epoch of a group before its first member, and of its empty assignment."""
 

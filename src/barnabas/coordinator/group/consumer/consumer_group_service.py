@@ -45,8 +45,9 @@ from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.uuid import random_uuid, uuid_to_string
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
+_NONE: Final = ErrorCode.NONE
 MANY_MEMBERS: Final = 20
 MANY_TOPICS: Final = 20
 MANY_PARTITIONS: Final = 500
@@ -124,7 +125,7 @@ class ConsumerGroupService:
         """
         environment = self._environment
         settings = environment.config.consumer
-        if environment.partitions.check(terms.group_id) is not ErrorCode.NONE:
+        if environment.partitions.check(terms.group_id) is not _NONE:
             return None
         with environment.table.locked(terms.group_id) as group:
             membership = None if group is None else group.membership
@@ -134,9 +135,7 @@ class ConsumerGroupService:
                 or not self._timers.prolong_session(membership, terms.member_id, settings.session_timeout_ms)
             ):
                 return None
-        return HeartbeatAnswer(
-            ErrorCode.NONE, None, terms.member_id, terms.member_epoch, settings.heartbeat_interval_ms
-        )
+        return HeartbeatAnswer(_NONE, None, terms.member_id, terms.member_epoch, settings.heartbeat_interval_ms)
 
     def may_take_long(self, terms: HeartbeatTerms) -> bool:
         """Return whether the heartbeat may have to assign a large group, or to compile an expression.

@@ -52,6 +52,7 @@ def ask(service: ConsumerGroupService, terms: HeartbeatTerms) -> HeartbeatAnswer
     return answer
 
 
+@pytest.mark.interpreted  # a compiled module keeps its own constants
 def test_many_partitions_are_not_assigned_on_a_network_thread(
     broker: GroupBroker, service: ConsumerGroupService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

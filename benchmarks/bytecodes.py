@@ -30,7 +30,7 @@ from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
 from barnabas.network.processor import Processor
 from benchmarks.fetch_sessions import IDLE, NEW_SESSION, full_frames, places, session_frames, topic_of
-from benchmarks.group_members import Members
+from benchmarks.group_members import Members, quiet_consumer_heartbeat
 from benchmarks.secured_connections import Login, secure, tls_context
 from benchmarks.systems import SHARED
 from benchmarks.wire_requests import (
@@ -89,6 +89,7 @@ SECURED = {"p-10c, TLS": "p-10c", "p-16k, TLS": "p-16k", "a login by SCRAM": ""}
 """Cell -> the cell of the same request in plaintext; empty: a login."""
 USER, PASSWORD = "alice", "of-the-benchmark"
 LISTENERS = {"PLAINTEXT": "PLAINTEXT", "TLS": "SSL", "LOGIN": "SASL_PLAINTEXT"}
+CONSUMER_HEARTBEAT = "heartbeat, KIP-848"
 GROUP_CELLS = {"heartbeat": ("heartbeat", 1), "commit": ("commit", 1), "commit of 10": ("commit", 10)}
 
 
@@ -176,7 +177,7 @@ def layer_of(file: str) -> str:
 def main() -> None:
     """Print a line a cell, and the functions if asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    cells = [*_requests(), *SESSION_CELLS, *GROUP_CELLS, *SECURED]
+    cells = [*_requests(), *SESSION_CELLS, *GROUP_CELLS, CONSUMER_HEARTBEAT, *SECURED]
     parser.add_argument("--cells", nargs="+", default=cells, choices=cells)
     parser.add_argument("--functions", type=int, default=0, help="also list this many functions")
     options = parser.parse_args()
@@ -206,6 +207,9 @@ def main() -> None:
                 asking, frames = connection, itertools.repeat(requests[name])
             elif name in SESSION_CELLS:
                 asking, frames = connection, _fetches(connection, in_session=SESSION_CELLS[name])
+            elif name == CONSUMER_HEARTBEAT:
+                asking = connection
+                frames = itertools.repeat(quiet_consumer_heartbeat(connection, "consumers"))
             else:
                 asking, frames = _member_requests(ports["PLAINTEXT"], *GROUP_CELLS[name])
             _count(counted, partial(_call_next, asking, frames))

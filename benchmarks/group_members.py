@@ -30,6 +30,7 @@ from barnabas.protocol.messages.classic_groups import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
+from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.offsets import OffsetCommitRequest
@@ -41,7 +42,7 @@ DESCRIPTORS = 20_000
 TOPIC = "committed"
 PARTITIONS = 10
 CLIENT_ID = "group-member"
-JOIN, SYNC, HEARTBEAT, COMMIT, LEAVE, FIND = 3, 2, 4, 8, 3, 3
+JOIN, SYNC, HEARTBEAT, COMMIT, LEAVE, FIND, CONSUMER_HEARTBEAT = 3, 2, 4, 8, 3, 3, 1
 """Versions."""
 SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 600_000, 60_000
 TICK_SECONDS = 0.005
@@ -171,6 +172,25 @@ class Members:
         loop.run(seconds, in_flight, rate)
         elapsed, cpu = time.perf_counter() - started, time.process_time() - cpu
         return load_summary(loop.latencies, 0, len(loop.latencies.seconds) * len(frames[0]), elapsed, cpu)
+
+
+def quiet_consumer_heartbeat(connection: Connection, group_id: str) -> bytes:
+    """Join a group of KIP-848 as its one member, and return the heartbeat of a member without news."""
+    connection.create_topic(TOPIC, PARTITIONS)
+    await_coordinator(connection, group_id)
+    body = ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id="member",
+        rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+    answer = call(connection, body, CONSUMER_HEARTBEAT)
+    assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+    if answer.error_code:
+        raise BadAnswer(f"heartbeat of {group_id}: error {answer.error_code}")
+    quiet = ConsumerGroupHeartbeatRequest(group_id=group_id, member_id=body.member_id, member_epoch=answer.member_epoch)
+    return frame(quiet, CONSUMER_HEARTBEAT)
 
 
 def _join(group_id: str, metadata: bytes) -> JoinGroupRequest:

@@ -22,8 +22,9 @@ from pathlib import Path
 
 from benchmarks.broker import Generator, load_topic
 from benchmarks.cells import CELLS, Cell
-from benchmarks.group_members import Members
+from benchmarks.group_members import Members, quiet_consumer_heartbeat
 from benchmarks.systems import SHARED, PlacedBarnabas
+from benchmarks.wire_requests import Connection
 from hatch_build import compile_modules
 
 ROOT = Path(__file__).parents[1]
@@ -47,6 +48,7 @@ DEAR = {
     "PyIter_Next": "abstract loop",
 }
 CELL_NAMES = ("p-10c", "p-16k", "p-100k", "f-16k", "f-1m")
+CONSUMER_HEARTBEAT = "heartbeat, KIP-848"
 GROUP_CELLS = {"heartbeat": ("heartbeat", 1), "commit": ("commit", 1), "commit of 10": ("commit", 10)}
 
 
@@ -76,14 +78,18 @@ def _load(server: PlacedBarnabas, cell: Cell) -> int:
 
 
 def _ask_as_member(server: PlacedBarnabas, kind: str, partitions: int) -> Callable[[], int]:
-    members = Members("127.0.0.1", server.port)
-    members.join(1, 1, partitions, prefix=f"{kind}-{partitions}")
-    (member,) = members.all
-    frame = getattr(member, kind)
+    if kind == CONSUMER_HEARTBEAT:
+        connection = Connection("127.0.0.1", server.port)
+        frame = quiet_consumer_heartbeat(connection, "consumers")
+    else:
+        members = Members("127.0.0.1", server.port)
+        members.join(1, 1, partitions, prefix=f"{kind}-{partitions}")
+        (member,) = members.all
+        connection, frame = member.connection, getattr(member, kind)
 
     def ask() -> int:
         for _ in range(GROUP_REQUESTS):
-            member.connection.call(frame)
+            connection.call(frame)
         return GROUP_REQUESTS
 
     return ask
@@ -118,7 +124,7 @@ def show(name: str, lines: list[str], requests: int, places: int) -> None:
 def main() -> None:
     """Print a line a cell, and the places if asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    names = [*CELL_NAMES, *GROUP_CELLS]
+    names = [*CELL_NAMES, *GROUP_CELLS, CONSUMER_HEARTBEAT]
     parser.add_argument("--cells", nargs="+", default=names, choices=names)
     parser.add_argument("--places", type=int, default=0, help="also list this many functions")
     parser.add_argument("--kept", action="store_true", help="count the build that is there")
@@ -136,7 +142,7 @@ def main() -> None:
                     before = len(trace_lines(server))
                     requests = _load(server, cell)
                     show(cell.name, trace_lines(server)[before:], requests, options.places)
-            for name, (kind, partitions) in GROUP_CELLS.items():
+            for name, (kind, partitions) in (GROUP_CELLS | {CONSUMER_HEARTBEAT: (CONSUMER_HEARTBEAT, 1)}).items():
                 if name in options.cells:
                     ask = _ask_as_member(server, kind, partitions)
                     before = len(trace_lines(server))

@@ -30,7 +30,10 @@ from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.group_table import GroupTable, OpenTransactions
 from barnabas.coordinator.group.restore import loaded_classic_group
+from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.coordinator.runtime.record import CoordinatorRecord
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
@@ -43,17 +46,30 @@ GROUP = "group"
 RANGE = (("range", b"topics"),)
 
 
-class AnyPartition:
-    """Every group is of partition 0, and answers `error`."""
+class OnePartition:
+    """Every group is of partition 0, whose requests are answered with what `error` was set to."""
 
     def __init__(self) -> None:
+        self.real = CoordinatorPartitions(GROUP_METADATA_TOPIC, MetadataCache(1), 1)
+        self._epoch = 0
         self.error = ErrorCode.NONE
 
-    def partition_for(self, group_id: str) -> int:
-        return 0
+    @property
+    def error(self) -> ErrorCode:
+        return self.real.check(GROUP)
 
-    def check(self, group_id: str) -> ErrorCode:
-        return self.error
+    @error.setter
+    def error(self, error: ErrorCode) -> None:
+        self.real.start()
+        self.real.resign(0, None)
+        if error in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+            self._epoch += 1
+            self.real.begin_loading(0, self._epoch)
+        if error is ErrorCode.NONE:
+            self.real.end_loading(0, self._epoch)
+        if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            self.real.stop()
+        assert self.error is error
 
 
 class PendingAppend:
@@ -171,11 +187,11 @@ class ClassicCoordinator:
     def __init__(self, **settings: Any) -> None:
         self.clock = MockClock()
         self.timer = SystemTimer(self.clock, lambda task: task())
-        self.partitions = AnyPartition()
+        self.partitions = OnePartition()
         self.log = MemoryLog()
         self.rebalances_completed = 0
         self._ids = 0
-        self.table = GroupTable(cast(Any, self.partitions), lambda group_id: ClassicGroup(group_id, self.clock))
+        self.table = GroupTable(self.partitions.real, lambda group_id: ClassicGroup(group_id, self.clock))
         environment = GroupEnvironment(
             config=GroupCoordinatorConfig(**{"initial_rebalance_delay_ms": 0, **settings}),
             clock=self.clock,
@@ -183,7 +199,7 @@ class ClassicCoordinator:
             scheduler=MockScheduler(self.clock),
             actions=ActionQueue(),
             metadata=cast(Any, None),
-            partitions=cast(Any, self.partitions),
+            partitions=self.partitions.real,
             table=self.table,
             log=cast(Any, self.log),
             open_transactions=OpenTransactions(self.table),
@@ -195,9 +211,7 @@ class ClassicCoordinator:
             "Rebalance", self.timer
         )
         self.changes = SlowChanges(environment, self.heartbeats, self.rebalances, self._count_rebalance)
-        self.service = ClassicGroupService(
-            environment, self.changes, cast(Any, NoConsumerGroups()), cast(Any, self._next_uuid)
-        )
+        self.service = ClassicGroupService(environment, self.changes, cast(Any, NoConsumerGroups()), self._next_uuid)
 
     # Requests
 
@@ -306,6 +320,6 @@ class ClassicCoordinator:
     def _count_rebalance(self) -> None:
         self.rebalances_completed += 1
 
-    def _next_uuid(self) -> UUID:
+    def _next_uuid(self) -> str:
         self._ids += 1
-        return UUID(int=self._ids)
+        return str(UUID(int=self._ids))

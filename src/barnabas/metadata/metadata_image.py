@@ -54,6 +54,12 @@ class TopicMetadata:
     topic_id: bytes
     partitions: tuple[PartitionMetadata, ...]
 
+    @property
+    def count_without_gaps(self) -> int:
+        """The number of partitions, all of which are known; 0 if one before the last is not."""
+        count = len(self.partitions)
+        return count if count and self.partitions[-1].partition == count - 1 else 0
+
     def partition(self, index: int) -> PartitionMetadata | None:
         """Return a partition by its number, or None.
 

@@ -16,13 +16,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from barnabas.runtime.lock_order import check_no_lock_held, is_checking
+from barnabas.runtime.lock_order import CHECKING, check_no_lock_held
 
 if TYPE_CHECKING:
     from barnabas.purgatory.timer import Timer
     from barnabas.purgatory.timing_wheel import TimerEntry
-
-CHECKING = is_checking()
 
 
 class DelayedOperation(ABC):

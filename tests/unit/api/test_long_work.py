@@ -38,8 +38,10 @@ from barnabas.records.record_batch import ATTRIBUTES_POSITION, HEADER, HEADER_SI
 from barnabas.records.v2.walk import Record
 from barnabas.replica.requests.replica_appender import ReplicaAppender
 from barnabas.storage.validation.validator import AT_ONCE_BYTES, AT_ONCE_COMPRESSED_BYTES, AT_ONCE_PIECES
+from tests.support.classic_coordinator import ClassicCoordinator
 from tests.support.no_transaction_coordinator import BuiltVerifier, NoTransactionCoordinator
 from tests.support.recording_channel import RecordingChannel, connection
+from tests.unit.coordinator.group.offset_harness import GroupBroker
 from tests.unit.replica.replica_harness import Replicas
 from tests.unit.storage.log_harness import Broker, batch, log_config
 
@@ -400,9 +402,10 @@ def test_a_look_up_by_time_is_left_to_a_handler(timestamp: int, is_long: bool) -
 
 
 _nobody = cast("Any", None)
-_offsets = OffsetsApi(_nobody, _nobody, _nobody, None)
+# A compiled class takes no other object, not even one that is never asked.
+_offsets = OffsetsApi(GroupBroker(lead=False).offsets, _nobody, _nobody, None)
 _coordinators = FindCoordinatorApi(_nobody, _nobody, _nobody, _nobody, _nobody, None)
-_members = ClassicGroupsApi(_nobody, None)
+_members = ClassicGroupsApi(ClassicCoordinator().service, None)
 _CommitTopic, _CommitPartition = (
     OffsetCommitRequest.OffsetCommitRequestTopic,
     OffsetCommitRequest.OffsetCommitRequestPartition,

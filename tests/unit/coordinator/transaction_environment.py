@@ -7,10 +7,10 @@ from typing import Any
 
 from barnabas.coordinator.runtime.coordinator_log import CoordinatorLog
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
+from barnabas.coordinator.transaction.transaction_entry import TransactionTable
 from barnabas.coordinator.transaction.transaction_environment import (
     TransactionCoordinatorConfig,
     TransactionEnvironment,
-    TransactionTable,
 )
 from barnabas.coordinator.transaction.transaction_log import TransitionLog
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from barnabas.purgatory.delayed_operation import DelayedOperation
-from barnabas.runtime.lock_order import ENVIRONMENT_VARIABLE, LockOrderViolation, LockRank, RankedLock, ranked_lock
+from barnabas.runtime import lock_order
+from barnabas.runtime.lock_order import LockOrderViolation, LockRank, RankedLock, ranked_lock
 
 
 class Operation(DelayedOperation):
@@ -19,7 +20,7 @@ class Operation(DelayedOperation):
 
 
 def test_off_it_is_a_plain_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
+    monkeypatch.setattr(lock_order, "CHECKING", False)
     assert isinstance(ranked_lock(LockRank.LOG), type(threading.Lock()))
     assert isinstance(ranked_lock(LockRank.LOG, reentrant=True), type(threading.RLock()))
 

@@ -174,7 +174,10 @@ class ClassicGroupsApi:
 
     def _require_permission(self, request: Request[Any], group_id: str) -> None:
         """Check READ on the group. Raises ApiError: GROUP_AUTHORIZATION_FAILED."""
-        if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.GROUP, group_id):
+        authorizer = self._authorizer
+        if authorizer is not None and not is_allowed(
+            authorizer, request, AclOperation.READ, ResourceType.GROUP, group_id
+        ):
             raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 

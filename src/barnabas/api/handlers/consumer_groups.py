@@ -53,7 +53,18 @@ class ConsumerGroupsApi:
         """
         if self._groups is None:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-        self._check_permission(request)
+        body = request.body
+        if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.GROUP, body.group_id):
+            raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if self._groups.made is not None and _has_no_values(body):
+            client_id, host = request.header.client_id or "", _client_host(request)
+            quiet = self._groups.made.quiet_heartbeat(
+                HeartbeatTerms(body.group_id, body.member_id, body.member_epoch, client_id, host, body.instance_id)
+            )
+            if quiet is not None:
+                request.respond(_response(quiet))
+                return
+        self._check_topics(request)
         terms = self._terms(request)
         # Nothing has been done yet, so the request can be handled from its beginning on the other thread.
         if request.brief and (self._groups.made is None or self._groups().may_take_long(terms)):
@@ -64,12 +75,9 @@ class ConsumerGroupsApi:
 
         self._groups().heartbeat(terms, request.deferred(answer))
 
-    def _check_permission(self, request: Request[ConsumerGroupHeartbeatRequest]) -> None:
-        """Check the group and the topics. Raises ApiError: GROUP_ or TOPIC_AUTHORIZATION_FAILED."""
-        body = request.body
-        if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.GROUP, body.group_id):
-            raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        named = set(body.subscribed_topic_names or ())
+    def _check_topics(self, request: Request[ConsumerGroupHeartbeatRequest]) -> None:
+        """Check the topics that are named. Raises ApiError: TOPIC_AUTHORIZATION_FAILED."""
+        named = set(request.body.subscribed_topic_names or ())
         # One refused topic refuses the whole heartbeat, as in Kafka: the answer has no error of a single topic.
         if len(permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, named)) < len(named):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -87,8 +95,7 @@ class ConsumerGroupsApi:
             member_id=body.member_id,
             member_epoch=body.member_epoch,
             client_id=request.header.client_id or "",
-            # Java's InetAddress.toString: tools show the host of a member with a slash before it.
-            client_host=f"/{request.connection.client_address}",
+            client_host=_client_host(request),
             instance_id=body.instance_id,
             rack_id=body.rack_id,
             rebalance_timeout_ms=body.rebalance_timeout_ms,
@@ -99,6 +106,22 @@ class ConsumerGroupsApi:
             needs_member_id=request.api_version >= MEMBER_MAKES_ITS_ID_SINCE,
             may_describe=may_describe,
         )
+
+
+def _client_host(request: Request[ConsumerGroupHeartbeatRequest]) -> str:
+    # Java's InetAddress.toString: tools show the host of a member with a slash before it.
+    return f"/{request.connection.client_address}"
+
+
+def _has_no_values(body: ConsumerGroupHeartbeatRequest) -> bool:
+    """Return whether the member leaves all values out that a group would keep: they are as they were."""
+    return (
+        body.subscribed_topic_names is None
+        and body.subscribed_topic_regex is None
+        and body.rebalance_timeout_ms == -1
+        and body.server_assignor is None
+        and body.rack_id is None
+    )
 
 
 def _owned(body: ConsumerGroupHeartbeatRequest) -> dict[bytes, frozenset[int]] | None:

@@ -22,7 +22,7 @@ Kafka: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest, handleOffs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -36,8 +36,10 @@ from barnabas.coordinator.group.offsets.offset_terms import (
     FetchedOffsets,
     OffsetFetchTerms,
     OffsetToCommit,
+    TopicToCommit,
 )
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.metadata_image import TopicMetadata
 from barnabas.metadata.old_consumer_offsets import OldConsumerOffsets
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -54,17 +56,20 @@ from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
-CommittedPartition = OffsetCommitResponse.OffsetCommitResponsePartition
+_committed_partition: Final = OffsetCommitResponse.OffsetCommitResponsePartition
 FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 FetchTopics = OffsetFetchRequest.OffsetFetchRequestTopics
 FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 FetchedTopics = OffsetFetchResponse.OffsetFetchResponseTopics
 FetchedPartitions = OffsetFetchResponse.OffsetFetchResponsePartitions
 
+_NONE: Final = ErrorCode.NONE
 BY_TOPIC_ID_SINCE: Final = 10
 MISSING_GROUPS_SINCE: Final = 9
 SEVERAL_GROUPS_SINCE: Final = 8
 GROUP_ERROR_SINCE: Final = 2
+TIMES_IN: Final = 1
+"""The version in which the client names the time of each commit."""
 STORE_VERSION: Final = 0
 """The last version whose offsets are in the store: to read or write them may block."""
 NO_OFFSET: Final = -1
@@ -100,9 +105,6 @@ class OffsetsApi:
 
     # -- commit
 
-    # Not cut into functions: consumers commit often, and most commits are of one partition, for which the calls would
-    # cost more than the work.
-
     def offset_commit(self, request: Request[OffsetCommitRequest]) -> None:
         """Commit the offsets that the client may commit. Raises ApiError: GROUP_AUTHORIZATION_FAILED."""
         body = request.body
@@ -112,56 +114,24 @@ class OffsetsApi:
             self._authorizer, request, AclOperation.READ, ResourceType.GROUP, body.group_id
         ):
             raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        # Sort the offsets: those to commit, and those that are answered with an error at once.
-        refused: list[CommittedTopic] = []
-        asked: list[tuple[OffsetCommitRequest.OffsetCommitRequestTopic, list[int]]] = []
-        offsets: list[OffsetToCommit] = []
-        names = self._commit_topic_names(request)
+        answer = _CommitAnswer(request)
+        # Permissions are for names in every version, so ids are resolved before anything is checked.
+        image = self._metadata.image
+        names = image.topic_names if request.api_version >= BY_TOPIC_ID_SINCE else None
         readable = None if self._authorizer is None else self._readable_topics(request, names)
-        topics = self._metadata.image.topics
-        for topic, name in zip(body.topics, names, strict=True):
+        topics = image.topics
+        for topic in body.topics:
+            name = topic.name if names is None else names.get(topic.topic_id)
             error = _commit_refusal(name, readable)
             known = None if name is None else topics.get(name)
-            unknown: list[CommittedPartition] = []
-            indexes: list[int] = []
-            for partition in topic.partitions:
-                index = partition.partition_index
-                if error is not ErrorCode.NONE or known is None or known.partition(index) is None:
-                    code = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    unknown.append(CommittedPartition(partition_index=index, error_code=code))
-                    continue
-                indexes.append(index)
-                offsets.append(
-                    OffsetToCommit(
-                        known.name,
-                        index,
-                        partition.committed_offset,
-                        partition.committed_leader_epoch,
-                        partition.committed_metadata or "",
-                        partition.commit_timestamp,
-                    )
-                )
-            if unknown:
-                refused.append(CommittedTopic(name=topic.name, topic_id=topic.topic_id, partitions=unknown))
-            if indexes:
-                asked.append((topic, indexes))
-
-        # Answer once the errors of the committed ones are known, in the order of `offsets`.
-        def committed(errors: Sequence[ErrorCode]) -> None:
-            result = iter(errors)
-            answers = [
-                CommittedTopic(
-                    topic.name, topic.topic_id, [CommittedPartition(index, next(result)) for index in indexes]
-                )
-                for topic, indexes in asked
-            ]
-            request.respond(OffsetCommitResponse(topics=_merged(refused, answers) if refused else answers))
-
-        # Commit.
-        if not offsets:
-            request.respond(OffsetCommitResponse(topics=refused))
+            if error is _NONE and known is not None:
+                answer.ask(topic, known)
+            else:
+                answer.refuse(topic, topic.partitions, error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not answer.offsets:
+            answer.committed([])
         elif request.api_version == 0:
-            committed([self._commit_to_store(body.group_id, offset) for offset in offsets])
+            answer.committed(self._commit_to_store(body.group_id, answer.offsets))
         else:
             terms = CommitTerms(
                 body.group_id,
@@ -170,26 +140,38 @@ class OffsetsApi:
                 body.generation_id_or_member_epoch,
                 body.retention_time_ms,
                 request.api_version >= MISSING_GROUPS_SINCE,
+                request.api_version == TIMES_IN,
             )
-            self._offsets.commit_offsets(terms, offsets, request.deferred(committed))
+            errors = self._offsets.commit_offsets(terms, answer.offsets, answer.committed_later)
+            if errors is not None:
+                answer.committed(errors)
 
-    def _commit_to_store(self, group_id: str, offset: OffsetToCommit) -> ErrorCode:
+    def _commit_to_store(self, group_id: str, topics: Sequence[TopicToCommit]) -> list[ErrorCode]:
         # One write to the store for each partition, which is why v0 is not brief.
-        partition = TopicPartition(offset.topic, offset.partition)
-        return self._old_offsets.commit(group_id, partition, offset.offset, offset.metadata)
+        return [
+            self._old_offsets.commit(
+                group_id,
+                TopicPartition(topic.topic, each.partition_index),
+                each.committed_offset,
+                each.committed_metadata or "",
+            )
+            for topic in topics
+            for each in topic.partitions
+        ]
 
-    def _commit_topic_names(self, request: Request[OffsetCommitRequest]) -> list[str | None]:
-        """Return the name of each topic; None for an unknown id."""
-        if request.api_version < BY_TOPIC_ID_SINCE:
-            return [topic.name for topic in request.body.topics]
-        # Permissions are for names in every version, so ids are resolved before anything is checked.
-        names = self._metadata.image.topic_names
-        return [names.get(topic.topic_id) for topic in request.body.topics]
-
-    def _readable_topics(self, request: Request[OffsetCommitRequest], names: Sequence[str | None]) -> AbstractSet[str]:
-        """Return those of the topics that the client may read."""
-        known = [name for name in names if name is not None]
-        return permitted(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, known)
+    def _readable_topics(
+        self, request: Request[OffsetCommitRequest], names: Mapping[bytes, str] | None
+    ) -> AbstractSet[str]:
+        """Return those of the topics that the client may read. names: by topic id, where the request has ids."""
+        topics = request.body.topics
+        known = [topic.name if names is None else names.get(topic.topic_id) for topic in topics]
+        return permitted(
+            self._authorizer,
+            request,
+            AclOperation.READ,
+            ResourceType.TOPIC,
+            [name for name in known if name is not None],
+        )
 
     # -- fetch
 
@@ -327,6 +309,61 @@ class OffsetsApi:
             request.respond(_delete_response(answers))
 
         self._offsets.delete_offsets(body.group_id, deleted, request.deferred(on_deleted))
+
+
+class _CommitAnswer:
+    """The answer to an OffsetCommit in the making.
+
+    offsets: those to commit. The other partitions are refused with an error at once.
+    """
+
+    __slots__ = ("_asked", "_refused", "_request", "offsets")
+
+    def __init__(self, request: Request[OffsetCommitRequest]) -> None:
+        self._request = request
+        self._refused: list[CommittedTopic] = []
+        self._asked: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
+        """Of each of `offsets`."""
+        self.offsets: list[TopicToCommit] = []
+
+    def ask(self, topic: OffsetCommitRequest.OffsetCommitRequestTopic, known: TopicMetadata) -> None:
+        """Have the offsets of a topic committed; those of partitions that do not exist are refused."""
+        partitions, count = topic.partitions, known.count_without_gaps
+        doubtful = [each for each in partitions if not 0 <= each.partition_index < count]
+        if doubtful:
+            unknown = [each for each in doubtful if known.partition(each.partition_index) is None]
+            self.refuse(topic, unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            refused = {each.partition_index for each in unknown}
+            partitions = [each for each in partitions if each.partition_index not in refused]
+        if partitions:
+            self._asked.append(topic)
+            self.offsets.append(TopicToCommit(known.name, partitions))
+
+    def refuse(
+        self, topic: OffsetCommitRequest.OffsetCommitRequestTopic, partitions: list[OffsetToCommit], error: ErrorCode
+    ) -> None:
+        """Answer with an error for these partitions of a topic."""
+        if partitions:
+            answers = [_committed_partition(each.partition_index, error) for each in partitions]
+            self._refused.append(CommittedTopic(topic.name, topic.topic_id, answers))
+
+    def committed_later(self, errors: list[ErrorCode]) -> None:
+        """Send the answer, as `committed` does, on a thread that does not know the request."""
+        self._request.deferred(self.committed)(errors)
+
+    def committed(self, errors: list[ErrorCode]) -> None:
+        """Send the answer, once the errors of `offsets` are known, in their order."""
+        answers: list[CommittedTopic] = []
+        number = 0
+        for position, asked in enumerate(self.offsets):
+            topic, of_partitions = self._asked[position], []
+            for each in asked.partitions:
+                of_partitions.append(_committed_partition(each.partition_index, errors[number]))
+                number += 1
+            answers.append(CommittedTopic(topic.name, topic.topic_id, of_partitions))
+        if self._refused:
+            answers = _merged(self._refused, answers) if answers else self._refused
+        self._request.respond(OffsetCommitResponse(topics=answers))
 
 
 def _commit_refusal(name: str | None, readable: AbstractSet[str] | None) -> ErrorCode:

@@ -26,7 +26,7 @@ from barnabas.api.transaction_verification import (
     VerificationQuestion,
     VerificationTerms,
 )
-from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetToCommit
+from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetToCommit, TopicToCommit, count_of
 from barnabas.coordinator.group.offsets.transactional import CommittingProducer, TransactionalOffsetService
 from barnabas.coordinator.group.offsets_topic import commit_error
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -51,7 +51,7 @@ class _Sorted(NamedTuple):
     """The errors of the partitions that are refused at once, and the offsets of all others."""
 
     errors: Errors
-    offsets: list[OffsetToCommit]
+    offsets: list[TopicToCommit]
 
 
 class TransactionalOffsetsApi:
@@ -83,11 +83,13 @@ class TransactionalOffsetsApi:
         errors, offsets = self._sorted_offsets(request)
 
         def answer_all(code: ErrorCode) -> None:
-            answer([code] * len(offsets))
+            answer([code] * count_of(offsets))
 
         def answer(codes: Sequence[ErrorCode]) -> None:
-            for offset, code in zip(offsets, codes, strict=True):
-                errors[offset.topic][offset.partition] = code
+            result = iter(codes)
+            for topic in offsets:
+                for each in topic.partitions:
+                    errors[topic.topic][each.partition_index] = next(result)
             request.respond(_response(errors, request.api_version))
 
         if not offsets:
@@ -135,7 +137,7 @@ class TransactionalOffsetsApi:
         readable = permitted(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, names)
         topics = self._metadata.image.topics
         errors: Errors = {}
-        offsets: dict[tuple[str, int], OffsetToCommit] = {}
+        offsets: dict[str, dict[int, OffsetToCommit]] = {}
         for topic in body.topics:
             known = topics.get(topic.name)
             of_topic = errors.setdefault(topic.name, {})
@@ -147,14 +149,13 @@ class TransactionalOffsetsApi:
                     of_topic[index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 else:
                     # Of a partition that is named twice, the last offset counts, as in Kafka's map.
-                    offsets[topic.name, index] = OffsetToCommit(
-                        topic.name,
-                        index,
-                        partition.committed_offset,
-                        partition.committed_leader_epoch,
-                        partition.committed_metadata or "",
+                    offsets.setdefault(topic.name, {})[index] = OffsetToCommit(
+                        partition_index=index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        committed_metadata=partition.committed_metadata,
                     )
-        return _Sorted(errors, list(offsets.values()))
+        return _Sorted(errors, [TopicToCommit(topic, list(each.values())) for topic, each in offsets.items()])
 
 
 def _response(errors: Errors, version: int) -> TxnOffsetCommitResponse:

@@ -23,10 +23,10 @@ from barnabas.coordinator.transaction.transaction_coordinator import (
     TransactionCounts,
     TransactionExpiry,
 )
+from barnabas.coordinator.transaction.transaction_entry import TransactionTable
 from barnabas.coordinator.transaction.transaction_environment import (
     TransactionCoordinatorConfig,
     TransactionEnvironment,
-    TransactionTable,
 )
 from barnabas.coordinator.transaction.transaction_loading import TransactionLoading
 from barnabas.coordinator.transaction.transaction_log import TransitionLog

@@ -22,7 +22,7 @@ Kafka: GroupMetadata (offsets, pendingOffsetCommits, pendingTransactionalOffsetC
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -33,12 +33,15 @@ PartitionKey = tuple[str, int]
 TransactionalOffsets = dict[PartitionKey, "tuple[int, bytes | None]"]
 """By partition: the position of the commit and its value, None once a plain commit came later."""
 
+OffsetValues = dict[str, dict[int, bytes]]
+"""New offsets, at least one of each topic: topic -> partition -> the value of the record in `__consumer_offsets`."""
+
 END_OF_ALL: Final = 2**63 - 1
 """A position that every commit lies before."""
 _NONE: Final[Mapping[int, bytes]] = MappingProxyType({})
 
 
-class NewOffset(NamedTuple):
+class StoredOffset(NamedTuple):
     """An offset that is committed. value: of its record in `__consumer_offsets`."""
 
     topic: str
@@ -78,11 +81,11 @@ class CommittedOffsets:
         """Return the values of a topic's partitions."""
         return self._topics.get(topic, _NONE)
 
-    def __iter__(self) -> Iterator[NewOffset]:
+    def __iter__(self) -> Iterator[StoredOffset]:
         """Yield every committed offset."""
         for topic, partitions in self._topics.items():
             for partition, value in partitions.items():
-                yield NewOffset(topic, partition, value)
+                yield StoredOffset(topic, partition, value)
 
     def __len__(self) -> int:
         """Return the number of committed offsets."""
@@ -127,42 +130,45 @@ class CommittedOffsets:
 
     # -- committing
 
-    def put_all(self, offsets: Iterable[NewOffset], position: int) -> None:
+    def put_all(self, offsets: OffsetValues, position: int) -> None:
         """Make these offsets the committed ones: their records are stored. position: of their batch in the log."""
         # The usual case in line: no commit waits, no transaction is open, so no other position can be later.
         if self._waiting is None and self._transactional is None:
             topics = self._topics
-            for topic, partition, value in offsets:
+            for topic, values in offsets.items():
                 of_topic = topics.get(topic)
                 if of_topic is None:
-                    topics[topic] = {partition: value}
+                    topics[topic] = values.copy()
                 else:
-                    of_topic[partition] = value
+                    of_topic.update(values)
             return
-        for topic, partition, value in offsets:
-            self._put(topic, partition, value, position)
+        for topic, values in offsets.items():
+            for partition, value in values.items():
+                self._put(topic, partition, value, position)
 
-    def begin_waiting(self, offsets: Iterable[NewOffset]) -> None:
+    def begin_waiting(self, offsets: OffsetValues) -> None:
         """Mark commits as waiting: their records are in the local log. `end_waiting` follows, with the result."""
         waiting = self._waiting
         if waiting is None:
             waiting = self._waiting = {}
-        for topic, partition, _ in offsets:
-            key = (topic, partition)
-            waiting[key] = waiting.get(key, 0) + 1
+        for topic, values in offsets.items():
+            for partition in values:
+                key = (topic, partition)
+                waiting[key] = waiting.get(key, 0) + 1
 
-    def end_waiting(self, offsets: Iterable[NewOffset], position: int, *, is_stored: bool) -> None:
+    def end_waiting(self, offsets: OffsetValues, position: int, *, is_stored: bool) -> None:
         """End the wait of these commits; they count if the replicas have them."""
         waiting = self._waiting or {}
-        for topic, partition, value in offsets:
-            if is_stored:
-                self._put(topic, partition, value, position)
-            key = (topic, partition)
-            left = waiting.get(key, 0) - 1
-            if left > 0:
-                waiting[key] = left
-            else:
-                waiting.pop(key, None)
+        for topic, values in offsets.items():
+            for partition, value in values.items():
+                if is_stored:
+                    self._put(topic, partition, value, position)
+                key = (topic, partition)
+                left = waiting.get(key, 0) - 1
+                if left > 0:
+                    waiting[key] = left
+                else:
+                    waiting.pop(key, None)
         # Without a waiting commit the next one has a higher position than every earlier one: nothing is to be compared.
         if not waiting:
             self._waiting = self._later = None
@@ -186,14 +192,15 @@ class CommittedOffsets:
 
     # -- transactions
 
-    def put_transactional(self, producer_id: int, offsets: Iterable[NewOffset], position: int) -> None:
+    def put_transactional(self, producer_id: int, offsets: OffsetValues, position: int) -> None:
         """Add commits inside the producer's open transaction. position: of their batch in the log."""
         open_transactions = self._transactional
         if open_transactions is None:
             open_transactions = self._transactional = {}
         transactional = open_transactions.setdefault(producer_id, {})
-        for topic, partition, value in offsets:
-            transactional[topic, partition] = (position, value)
+        for topic, values in offsets.items():
+            for partition, value in values.items():
+                transactional[topic, partition] = (position, value)
 
     def has_transaction(self, producer_id: int) -> bool:
         """Return whether an open transaction of the producer has committed an offset."""

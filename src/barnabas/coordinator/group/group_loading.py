@@ -12,7 +12,7 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets, TransactionalOffsets
 from barnabas.coordinator.group.group import Group, GroupType, Membership
@@ -40,7 +40,10 @@ from barnabas.records.record_batch import (
 from barnabas.replica.partitions.partition import Partition
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+logger: Final = logging.getLogger(__name__)
 
 STEP_RECORDS: Final = 64
 """The records of a step: some 80 microseconds."""
@@ -138,18 +141,19 @@ class PartitionReplay:
         groups, topics = self.groups, self._topics
         size, next_offset, left = len(body) - HEADER_SIZE, -1, STEP_RECORDS
         while left > 0 and position < size:
-            base_offset, length, magic, attributes, last_delta, count = _BRIEF.unpack_from(body, position)
+            header: tuple[int, int, int, int, int, int] = _BRIEF.unpack_from(body, position)
+            base_offset, length, magic, attributes, last_delta, count = header
             end = position + LOG_OVERHEAD + length
             if end > len(body) or magic != 2 or attributes & _SPECIAL or not 0 <= count <= PLAIN_BATCH_RECORDS:
                 return position, next_offset, False
-            start = position + HEADER_SIZE
+            start: i64 = position + HEADER_SIZE
             for _ in range(count):
-                number = body[start]
+                number: i64 = body[start]
                 start += 1
                 if number > 0x7F:
                     number = number & 0x7F | body[start] << 7
                     start += 1
-                record_end = start + (number >> 1)
+                record_end: i64 = start + (number >> 1)
                 start += 1
                 while body[start] > 0x7F:  # time stamp
                     start += 1
@@ -161,19 +165,19 @@ class PartitionReplay:
                 if number > 0x7F:
                     number = number & 0x7F | body[start] << 7
                     start += 1
-                key_end = start + (number >> 1)
+                key_end: i64 = start + (number >> 1)
                 number = body[key_end]
-                value = key_end + 1
+                value: i64 = key_end + 1
                 if number > 0x7F:
                     number = number & 0x7F | body[value] << 7
                     value += 1
-                value_end = value + (number >> 1)
+                value_end: i64 = value + (number >> 1)
                 # The record's length confirms the numbers: nothing is left of the record but a header count of 0.
                 is_plain = value_end + 1 == record_end and body[value_end] == 0 and not number & 1 and not body[start]
                 if not is_plain or body[start + 1] > _LAST_OFFSET_KIND or body[value + 1] > _LAST_VALUE_VERSION:
                     return position, next_offset, False
                 start += 2
-                group_end = start + 2 + (body[start] << 8 | body[start + 1])
+                group_end: i64 = start + 2 + (body[start] << 8 | body[start + 1])
                 group, name = body[start + 2 : group_end], body[group_end + 2 : key_end - 4]
                 by_topic = groups.get(group)
                 if by_topic is None:
@@ -184,7 +188,8 @@ class PartitionReplay:
                 by_partition = by_topic.get(topic)
                 if by_partition is None:
                     by_partition = by_topic[topic] = {}
-                by_partition[_PARTITION.unpack_from(body, key_end - 4)[0]] = body[value:value_end]
+                partition: int = _PARTITION.unpack_from(body, key_end - 4)[0]
+                by_partition[partition] = body[value:value_end]
                 start = record_end
             self.record_count += count
             left -= count

@@ -195,13 +195,13 @@ class OpenTransactions:
                 return
         for group_id in self.groups_of(partition, ended.producer_id):
             with self._table.locked(group_id) as group:
-                if group is None:
-                    # Its partition is coordinated elsewhere now, or it was deleted, and its offsets with it.
-                    self.forget(partition, ended.producer_id, group_id)
-                    continue
-                offsets = group.offsets
-                offsets.end_transaction(ended.producer_id, is_committed=ended.is_committed, before=ended.position)
-                if not offsets.has_transaction(ended.producer_id):
+                is_over = True
+                # None: its partition is coordinated elsewhere now, or it was deleted, and its offsets with it.
+                if group is not None:
+                    offsets = group.offsets
+                    offsets.end_transaction(ended.producer_id, is_committed=ended.is_committed, before=ended.position)
+                    is_over = not offsets.has_transaction(ended.producer_id)
+                if is_over:
                     self.forget(partition, ended.producer_id, group_id)
 
     # -- loading

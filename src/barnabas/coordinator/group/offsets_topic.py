@@ -33,14 +33,15 @@ LONGEST_STRING: Final = 0x7FFF
 """The most bytes of a string in a key or value of these kinds."""
 
 _HEAD: Final = struct.Struct(">hh")
-_PARTITION: Final = struct.Struct(">i")
+PARTITION: Final = struct.Struct(">i")
 _OFFSET_HEAD: Final = struct.Struct(">hqih")
 _TIMESTAMP: Final = struct.Struct(">q")
-_PLAIN_VALUE: Final = struct.Struct(">hqihq")
-"""A value of version 3 without metadata, as nearly every commit has it."""
+PLAIN_VALUE: Final = struct.Struct(">hqihq")
+"""A value of version USUAL_VERSION without metadata, as nearly every commit has it: the version, offset, leader epoch,
+bytes of metadata, commit time."""
 _GROUP_VALUE_VERSION: Final = 3
 _EXPIRING_VERSION: Final = 1
-_USUAL_VERSION: Final = 3
+USUAL_VERSION: Final = 3
 _OLD_HEAD: Final = struct.Struct(">hqh")
 
 
@@ -129,9 +130,14 @@ def offset_key_prefix(group_id: str) -> bytes:
     return _with_string(OFFSET_KINDS[-1], group_id.encode())
 
 
+def topic_key_prefix(prefix: bytes, topic: bytes) -> bytes:
+    """Return the common start of the keys of a group's offsets of one topic: the arguments of `offset_key`."""
+    return b"".join((prefix, len(topic).to_bytes(2, "big"), topic))
+
+
 def offset_key(prefix: bytes, topic: bytes, partition: int) -> bytes:
     """Return the key of a committed offset. prefix: of its group (`offset_key_prefix`); topic: its encoded name."""
-    return b"".join((prefix, len(topic).to_bytes(2, "big"), topic, _PARTITION.pack(partition)))
+    return topic_key_prefix(prefix, topic) + PARTITION.pack(partition)
 
 
 def offset_value(
@@ -148,9 +154,9 @@ def offset_value(
         return encode_record(value, _EXPIRING_VERSION)
     if metadata:
         encoded = metadata.encode()
-        head = _OFFSET_HEAD.pack(_USUAL_VERSION, offset, leader_epoch, len(encoded))
+        head = _OFFSET_HEAD.pack(USUAL_VERSION, offset, leader_epoch, len(encoded))
         return b"".join((head, encoded, _TIMESTAMP.pack(commit_timestamp_ms)))
-    return _PLAIN_VALUE.pack(_USUAL_VERSION, offset, leader_epoch, 0, commit_timestamp_ms)
+    return PLAIN_VALUE.pack(USUAL_VERSION, offset, leader_epoch, 0, commit_timestamp_ms)
 
 
 def committed_offset(value: bytes) -> CommittedOffset:
@@ -182,7 +188,7 @@ def commit_times(value: bytes) -> tuple[int, int]:
     Raises DecodeError when the value cannot be read.
     """
     # The commit time is the last field of version 3: the metadata before it need not be decoded.
-    if value[:2] == b"\x00\x03" and len(value) >= _PLAIN_VALUE.size:
+    if value[:2] == b"\x00\x03" and len(value) >= PLAIN_VALUE.size:
         return _TIMESTAMP.unpack_from(value, len(value) - _TIMESTAMP.size)[0], NO_TIMESTAMP
     decoded = committed_offset(value)
     return decoded.commit_timestamp_ms, decoded.expire_timestamp_ms

@@ -23,6 +23,8 @@ from barnabas.runtime.clock import Clock
 from barnabas.storage.log_append_info import AppendOrigin
 
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
+_NONE: Final = ErrorCode.NONE
+_UNCOMPRESSED: Final = Codec.NONE
 
 ErrorTranslation = Mapping[ErrorCode, ErrorCode]
 """The log's errors, and what the coordinator's clients get instead. An error that is not named stays as it is."""
@@ -55,7 +57,7 @@ class StoredAppend:
             self.is_decided = True
             self.position = -1
             return
-        self.error = ErrorCode.NONE
+        self.error = _NONE
         self.position = info.first_offset
         if not log.waits_for_replicas:
             self.is_decided = True
@@ -85,8 +87,7 @@ class CoordinatorLog:
 
     def __init__(self, topic: str, replicas: ReplicaAppender, terms: AppendTerms, clock: Clock) -> None:
         self._topic = topic
-        self._append_locally = replicas.append_locally
-        self._when_replicated = replicas.when_replicated
+        self._replicas = replicas
         self._codec = terms.codec
         self._required_acks = terms.required_acks
         self._timeout_ms = terms.timeout_ms
@@ -108,7 +109,7 @@ class CoordinatorLog:
         """
         batch = self._batch(self._now_ms() if now_ms is None else now_ms, records)
         entry = PartitionAppend(self._topic, partition, batch)
-        self._append_locally(entry, self._required_acks, _COORDINATOR)
+        self._replicas.append_locally(entry, self._required_acks, _COORDINATOR)
         return StoredAppend(self, entry, translation)
 
     def append_transactional(
@@ -131,7 +132,7 @@ class CoordinatorLog:
         for key, value in records:
             builder.append(now_ms, key, value)
         entry = PartitionAppend(self._topic, partition, builder.build())
-        self._append_locally(entry, self._required_acks, _COORDINATOR)
+        self._replicas.append_locally(entry, self._required_acks, _COORDINATOR)
         return StoredAppend(self, entry, translation)
 
     def append_unwatched(self, partition: int, records: Sequence[KeyAndValue]) -> ErrorCode:
@@ -140,12 +141,12 @@ class CoordinatorLog:
         Tombstones of expired offsets, mostly. Kafka: requiredAcks = 0.
         """
         entry = PartitionAppend(self._topic, partition, self._batch(self._now_ms(), records))
-        self._append_locally(entry, 0, _COORDINATOR)
+        self._replicas.append_locally(entry, 0, _COORDINATOR)
         return entry.error
 
     def _batch(self, timestamp_ms: int, records: Sequence[KeyAndValue]) -> bytes:
         # The default, and on the path of every commit: the batch is made in one pass.
-        if self._codec is Codec.NONE:
+        if self._codec is _UNCOMPRESSED:
             return plain_batch(timestamp_ms, records)
         builder = RecordBatchBuilder(self._codec)
         for key, value in records:
@@ -154,4 +155,4 @@ class CoordinatorLog:
 
     def wait(self, entry: PartitionAppend, completed: Callable[[Sequence[PartitionAppend]], None]) -> None:
         """Call `completed` when the entry is replicated; for StoredAppend."""
-        self._when_replicated([entry], self._timeout_ms, completed)
+        self._replicas.when_replicated([entry], self._timeout_ms, completed)

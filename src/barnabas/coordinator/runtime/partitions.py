@@ -12,10 +12,9 @@ Kafka: GroupMetadataManager (loadingPartitions, ownedPartitions, epochForPartiti
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage
@@ -36,11 +35,22 @@ class PartitionStage(Enum):
     ACTIVE = "active"
 
 
-class PartitionStatus(NamedTuple):
-    """The stage, and the leader epoch of the order to lead."""
+_LOADING: Final = PartitionStage.LOADING
+_SERVED: Final = ErrorCode.NONE
 
-    stage: PartitionStage
-    leader_epoch: int
+
+class PartitionStatus:
+    """The stage, and the leader epoch of the order to lead. Immutable."""
+
+    __slots__ = ("leader_epoch", "stage")
+
+    def __init__(self, stage: PartitionStage, leader_epoch: int) -> None:
+        self.stage = stage
+        self.leader_epoch = leader_epoch
+
+    def is_loading_in(self, leader_epoch: int) -> bool:
+        """Return whether the loading that began in this epoch goes on."""
+        return self.stage is _LOADING and self.leader_epoch == leader_epoch
 
 
 def java_hash(text: str) -> int:
@@ -65,7 +75,7 @@ def _computed_hash(text: str) -> int:
     return result if result < 0x80000000 else 0x100000000 - result
 
 
-_remembered_hash = lru_cache(_REMEMBERED_HASHES)(_computed_hash)
+_remembered_hash: Final = lru_cache(_REMEMBERED_HASHES)(_computed_hash)
 
 
 class CoordinatorPartitions:
@@ -79,7 +89,7 @@ class CoordinatorPartitions:
         self._configured_count = configured_count
         self._count = configured_count
         self._lock = threading.Lock()
-        self._states: Mapping[int, PartitionStatus] = {}
+        self._states: dict[int, PartitionStatus] = {}
         self._epochs: dict[int, int] = {}
         """The newest leader epoch of each partition, also of partitions that other brokers lead."""
         self._is_started = False
@@ -100,9 +110,7 @@ class CoordinatorPartitions:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if status is None:
             return ErrorCode.NOT_COORDINATOR
-        if status.stage is PartitionStage.LOADING:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return ErrorCode.NONE
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if status.stage is _LOADING else _SERVED
 
     @property
     def is_started(self) -> bool:
@@ -145,12 +153,13 @@ class CoordinatorPartitions:
 
     def is_loading_in(self, partition: int, leader_epoch: int) -> bool:
         """Return whether the loading that began in this epoch is still wanted."""
-        return self._states.get(partition) == (PartitionStage.LOADING, leader_epoch)
+        status = self._states.get(partition)
+        return status is not None and status.is_loading_in(leader_epoch)
 
     def end_loading(self, partition: int, leader_epoch: int) -> bool:
         """Mark the partition as active: it is loaded. Return False if the loading is no longer wanted."""
         with self._lock:
-            if self._states.get(partition) != (PartitionStage.LOADING, leader_epoch):
+            if not self.is_loading_in(partition, leader_epoch):
                 return False
             self._states = {**self._states, partition: PartitionStatus(PartitionStage.ACTIVE, leader_epoch)}
             return True

@@ -1,16 +1,19 @@
-"""A transactional id as the coordinator holds it: its lock, its metadata, and what is being stored.
+"""A transactional id as the coordinator holds it: its lock, its metadata, and what is being stored; the table of ids.
 
 Made by `TransactionTable`; used by the services of this package on handler, marker and scheduler threads. `lock` (rank
 GROUP: the same place in the lock order, and never held together with a group's) guards everything in it. An entry that
-was removed from the table has `is_removed` set under its lock. Kafka: TransactionMetadata (lock, pendingState).
+was removed from the table has `is_removed` set under its lock. Kafka: TransactionMetadata (lock, pendingState),
+TransactionStateManager.transactionMetadataCache.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from barnabas.coordinator.runtime.coordinated_table import CoordinatedTable
 from barnabas.coordinator.transaction.decisions import Known
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata, TransactionState
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 
 
@@ -81,3 +84,36 @@ class TransactionEntry:
             waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             waiter.again()
+
+
+class TransactionTable(CoordinatedTable[TransactionEntry]):
+    """The ids that this broker coordinates: entries by transactional id and by partition of `__transaction_state`.
+
+    Used on every thread. `CoordinatedTable` says what its lock guards.
+    """
+
+    def get(self, transactional_id: str) -> TransactionEntry | None:
+        """Return the entry of an id, or None if there is none.
+
+        Raises ApiError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
+        """
+        error = self._partitions.check(transactional_id)
+        if error is not ErrorCode.NONE:
+            raise ApiError(error)
+        return self._entries.get(transactional_id)
+
+    def get_or_add(self, metadata: TransactionMetadata) -> TransactionEntry:
+        """Return the entry of an id, made of `metadata` if there is none. Raises ApiError as `get` does."""
+        transactional_id = metadata.transactional_id
+        partition = self._partitions.partition_for(transactional_id)
+        with self._lock:
+            # `take_all` holds this lock, too: no entry is left in the table when its partition has been given up.
+            error = self._partitions.check(transactional_id)
+            status = self._partitions.status(partition)
+            if error is not ErrorCode.NONE or status is None:
+                raise ApiError(ErrorCode.NOT_COORDINATOR if error is ErrorCode.NONE else error)
+            entry = self._entries.get(transactional_id)
+            if entry is None:
+                entry = TransactionEntry(metadata, partition, status.leader_epoch)
+                self._insert(entry)
+            return entry

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
@@ -88,8 +87,7 @@ class ProducerIdAndEpoch(NamedTuple):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionMetadata:
+class TransactionMetadata(NamedTuple):
     """A transactional id. Times are wall clock milliseconds; `start_ms` is -1 without a transaction.
 
     producer_epoch: -1 before the first producer has been told it. last_epoch: the one before, when the producer that
@@ -105,12 +103,17 @@ class TransactionMetadata:
     timeout_ms: int
     state: TransactionState
     updated_ms: int
-    partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
+    partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_TIME
     previous_producer_id: int = NO_PRODUCER_ID
     last_epoch: int = NO_EPOCH
     client_version: int = 0
     next_producer_id: int = NO_PRODUCER_ID
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the end is decided, and markers are being written."""
+        return self.state is _S.PREPARE_COMMIT or self.state is _S.PREPARE_ABORT
 
     @property
     def is_epoch_exhausted(self) -> bool:
@@ -263,4 +266,4 @@ def _moved(metadata: TransactionMetadata, state: TransactionState, **changes: An
         raise IllegalTransactionTransition(
             f"{metadata.transactional_id}: {metadata.state.shown_name} cannot become {state.shown_name}"
         )
-    return replace(metadata, state=state, **changes)
+    return metadata._replace(state=state, **changes)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from barnabas.coordinator.transaction.decisions import (
@@ -251,7 +250,7 @@ class TransactionService:
                 with entry.lock:
                     # The record may be in the log of another leader. The epoch stays raised, and is not raised again.
                     if not entry.is_removed and entry.metadata is before:
-                        entry.metadata = replace(before, producer_epoch=raised.producer_epoch, last_epoch=NO_EPOCH)
+                        entry.metadata = before._replace(producer_epoch=raised.producer_epoch, last_epoch=NO_EPOCH)
                         entry.has_failed_fence = True
             self._decided(entry, error, on_done)
 

@@ -15,7 +15,7 @@ from barnabas.coordinator.group.group_loading import PartitionLoader
 from barnabas.coordinator.group.group_table import GroupTable, OpenTransactions
 from barnabas.coordinator.group.offsets.offset_expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.offset_service import OffsetService
-from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetFetchTerms, OffsetToCommit
+from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetFetchTerms, OffsetToCommit, TopicToCommit
 from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
 from barnabas.coordinator.runtime.coordinator_loader import CoordinatorLoader, CpuReadings
 from barnabas.coordinator.runtime.coordinator_log import CoordinatorLog
@@ -138,9 +138,11 @@ class GroupBroker:
             check_no_lock_held("answering")
             answers.append(errors)
 
-        terms = CommitTerms(group, member, None, generation, retention_ms)
-        wanted = [OffsetToCommit(topic, number, at, -1, metadata, timestamp_ms) for topic, number, at in offsets]
-        self.offsets.commit_offsets(terms, wanted, answered)
+        terms = CommitTerms(group, member, None, generation, retention_ms, names_times=timestamp_ms != -1)
+        wanted = to_commit(*offsets, metadata=metadata, timestamp_ms=timestamp_ms)
+        errors = self.offsets.commit_offsets(terms, wanted, answered)
+        if errors is not None:
+            answered(errors)
         self.replicas.actions.run_all()
         assert len(answers) <= 1
         return answers
@@ -176,6 +178,24 @@ class GroupBroker:
         again = GroupBroker(self.replicas.broker, lead=False, **settings)
         again.lead(epoch=1, is_new=False)
         return again
+
+
+def to_commit(*offsets: tuple[str, int, int], metadata: str = "", timestamp_ms: int = -1) -> list[TopicToCommit]:
+    """Each (topic, partition, offset) under a topic of its own, so that the order stays."""
+    return [
+        TopicToCommit(
+            topic,
+            [
+                OffsetToCommit(
+                    partition_index=number,
+                    committed_offset=at,
+                    committed_metadata=metadata,
+                    commit_timestamp=timestamp_ms,
+                )
+            ],
+        )
+        for topic, number, at in offsets
+    ]
 
 
 def with_member(broker: GroupBroker, topics: frozenset[str] | None = frozenset({"read"})) -> str:

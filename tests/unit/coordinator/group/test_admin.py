@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from barnabas.coordinator.group.assignors.server_assignors import assignors_named
 from barnabas.coordinator.group.classic.classic_group_member import LeavingMember
-from barnabas.coordinator.group.committed_offsets import CommittedOffsets, NewOffset
+from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_group_member import ClassicMetadata, ConsumerGroupMember
 from barnabas.coordinator.group.group import Group
@@ -63,12 +63,11 @@ class Broker:
     def __init__(self) -> None:
         self.classic = ClassicCoordinator()
         self.table = self.classic.table
-        self.partitions = cast(Any, self.classic.partitions)
-        self.partitions.is_started, self.partitions.is_loading = True, False
+        self.partitions = self.classic.partitions
         self.log = Log()
         environment: Any = SimpleNamespace(
             config=GroupCoordinatorConfig(),
-            partitions=self.partitions,
+            partitions=self.partitions.real,
             table=self.table,
             log=self.log,
             metadata=SimpleNamespace(image=SimpleNamespace(topic_names={ORDERS: "orders"})),
@@ -78,7 +77,8 @@ class Broker:
 
     def add(self, group_id: str, *committed: tuple[str, int]) -> Group:
         group = self.table.get_or_add(group_id)
-        group.offsets.put_all([NewOffset(*key, offset_value(5, -1, "", 0)) for key in committed], 0)
+        for topic, partition in committed:
+            group.offsets.put_all({topic: {partition: offset_value(5, -1, "", 0)}}, 0)
         return group
 
     def add_consumer_group(self, group_id: str) -> ConsumerGroup:
@@ -131,10 +131,10 @@ def test_list(broker: Broker) -> None:
     assert broker.listed("Empty", types=["Consumer"]).keys() == {"new"}
     assert broker.listed("Stable", "Empty", types=["classic", "consumer"]) == everything
     assert broker.listed(types=["share"]) == broker.listed("NoSuchState") == {}
-    broker.partitions.is_loading = True
+    broker.partitions.error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     error, some = broker.service.list_groups([], [])
     assert (error, len(some)) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 3)
-    broker.partitions.is_started = False
+    broker.partitions.error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert broker.service.list_groups([], []) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [])
 
 
@@ -235,8 +235,8 @@ def test_describe_what_is_no_consumer_group_here(broker: Broker) -> None:
 def test_a_deleted_group_leaves_nothing_in_the_log(broker: Broker) -> None:
     (member_id,) = broker.classic.stable_group("a")
     group = broker.add(GROUP, ("t", 0), ("u", 3))
-    group.offsets.put_transactional(9, [NewOffset("open", 1, b"")], 5)
-    group.offsets.begin_waiting([NewOffset("t", 0, b""), NewOffset("late", 2, b"")])
+    group.offsets.put_transactional(9, {"open": {1: b""}}, 5)
+    group.offsets.begin_waiting({"t": {0: b""}, "late": {2: b""}})
     assert broker.delete(GROUP, "none") == [{GROUP: ErrorCode.NON_EMPTY_GROUP, "none": ErrorCode.GROUP_ID_NOT_FOUND}]
     assert not broker.log.batches
     broker.classic.service.leave_group(GROUP, [LeavingMember(member_id)], lambda answer: None)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.coordinator.group.committed_offsets import CommittedOffsets, NewOffset
+from barnabas.coordinator.group.committed_offsets import CommittedOffsets, OffsetValues
 from barnabas.coordinator.group.offsets_topic import offset_value
 
 KEYS = st.tuples(st.sampled_from(["t", "u"]), st.integers(0, 1))
@@ -19,7 +20,12 @@ class Written(NamedTuple):
     """A commit in the log."""
 
     position: int
-    offsets: list[NewOffset]
+    offsets: OffsetValues
+
+    def each(self) -> Iterator[tuple[tuple[str, int], bytes]]:
+        for topic, values in self.offsets.items():
+            for partition, value in values.items():
+                yield (topic, partition), value
 
 
 class OffsetsMachine(RuleBasedStateMachine):
@@ -36,7 +42,10 @@ class OffsetsMachine(RuleBasedStateMachine):
     def write(self, keys: set[tuple[str, int]]) -> Written:
         self.position += 1
         value = offset_value(self.position, -1, "", 0)
-        return Written(self.position, [NewOffset(topic, partition, value) for topic, partition in sorted(keys)])
+        offsets: dict[str, dict[int, bytes]] = {}
+        for topic, partition in sorted(keys):
+            offsets.setdefault(topic, {})[partition] = value
+        return Written(self.position, offsets)
 
     def count(self, key: tuple[str, int], position: int, value: bytes) -> None:
         if self.counted.get(key, (-1, b""))[0] < position:
@@ -47,7 +56,7 @@ class OffsetsMachine(RuleBasedStateMachine):
     def commit(self, keys: set[tuple[str, int]]) -> None:
         written = self.write(keys)
         self.offsets.put_all(written.offsets, written.position)
-        for topic, partition, value in written.offsets:
+        for (topic, partition), value in written.each():
             self.count((topic, partition), written.position, value)
 
     @rule(keys=st.sets(KEYS, min_size=1))
@@ -62,7 +71,7 @@ class OffsetsMachine(RuleBasedStateMachine):
         written = self.waiting.pop(data.draw(st.integers(0, len(self.waiting) - 1)))
         self.offsets.end_waiting(written.offsets, written.position, is_stored=is_stored)
         if is_stored:
-            for topic, partition, value in written.offsets:
+            for (topic, partition), value in written.each():
                 self.count((topic, partition), written.position, value)
 
     @rule(keys=st.sets(KEYS, min_size=1), producer_id=PRODUCERS)
@@ -70,7 +79,7 @@ class OffsetsMachine(RuleBasedStateMachine):
     def commit_in_a_transaction(self, keys: set[tuple[str, int]], producer_id: int) -> None:
         written = self.write(keys)
         self.offsets.put_transactional(producer_id, written.offsets, written.position)
-        for topic, partition, value in written.offsets:
+        for (topic, partition), value in written.each():
             self.open.setdefault(producer_id, {})[topic, partition] = (written.position, value)
 
     @rule(producer_id=PRODUCERS, is_committed=st.booleans())
@@ -103,9 +112,7 @@ class OffsetsMachine(RuleBasedStateMachine):
         unstable = {key for of_producer in self.open.values() for key in of_producer}
         for topic, partition in [("t", 0), ("t", 1), ("u", 0), ("u", 1)]:
             assert offsets.is_unstable(topic, partition) == ((topic, partition) in unstable)
-            waits = any(
-                (topic, partition) == (each[0], each[1]) for written in self.waiting for each in written.offsets
-            )
+            waits = any((topic, partition) == key for written in self.waiting for key, _ in written.each())
             assert offsets.is_waiting(topic, partition) == waits
         assert set(offsets.unstable) == unstable
 

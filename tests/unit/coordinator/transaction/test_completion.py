@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -63,7 +62,7 @@ def test_a_completion_is_left_to_another_coordinator() -> None:
 
 def test_a_completion_that_is_stored_by_then_is_not_repeated() -> None:
     tried = Completions(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
-    tried.ended.entry.metadata = replace(DECIDED, state=TransactionState.COMPLETE_COMMIT)
+    tried.ended.entry.metadata = DECIDED._replace(state=TransactionState.COMPLETE_COMMIT)
     tried.pass_pause()
     assert (tried.answers, tried.completion.waiting) == ([], 0)
 

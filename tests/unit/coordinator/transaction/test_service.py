@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from barnabas.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
@@ -35,7 +33,7 @@ def test_a_transaction_from_its_beginning_to_its_end(commit: bool) -> None:
     assert broker.add(producer) is NONE
     again = broker.restarted()
     # Version 0 of the value has no room for the producer id before.
-    assert again.value == replace(broker.value, previous_producer_id=-1)
+    assert again.value == broker.value._replace(previous_producer_id=-1)
     assert not again.has_markers
 
 

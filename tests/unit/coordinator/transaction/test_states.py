@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from barnabas.coordinator.transaction.decisions import (
@@ -233,7 +231,7 @@ def test_partitions_are_added_once() -> None:
 @pytest.mark.parametrize("state", [*(name for name in ALLOWED if name not in ("Dead", "PrepareEpochFence"))])
 def test_values_survive_the_log(state: str) -> None:
     assert decode_value("id", encode_value(value(state))) == value(state)
-    flexible = replace(value(state, previous_id=6), client_version=2, next_producer_id=8)
+    flexible = value(state, previous_id=6)._replace(client_version=2, next_producer_id=8)
     assert decode_value("id", encode_value(flexible, FLEXIBLE_VALUE_VERSION)) == flexible
 
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
 from barnabas.coordinator.group.classic.classic_group_member import (
     NO_ASSIGNMENT,
@@ -63,9 +64,12 @@ from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE as CONSUMER
 from barnabas.protocol.errors import DecodeError, ErrorCode
 from barnabas.runtime.clock import Clock
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
-SHORTEST_FURTHER_WAIT_MS = 1_000
+_NONE: Final = ErrorCode.NONE
+_STABLE: Final = ClassicState.STABLE
+_DEAD: Final = ClassicState.DEAD
+SHORTEST_FURTHER_WAIT_MS: Final = 1_000
 """The shortest wait for static members that did not join in time.
 
 With a rebalance timeout of 0 the waits would follow each other without a pause until the members' sessions expire."""
@@ -78,8 +82,6 @@ class ClassicGroup:
     kind: the protocol type, None before the first member. protocol_name, subscribed_topics: of the present generation;
     subscribed_topics is None while they are not known. rounds: the waits for joins.
     """
-
-    group_type = GroupType.CLASSIC
 
     def __init__(self, group_id: str, clock: Clock) -> None:
         self.group_id = group_id
@@ -96,6 +98,11 @@ class ClassicGroup:
         self._stored_generation: int | None = None
 
     # -- Membership
+
+    @property
+    def group_type(self) -> GroupType:
+        """The protocol: the classic one."""
+        return GroupType.CLASSIC
 
     @property
     def state_name(self) -> str:
@@ -135,16 +142,19 @@ class ClassicGroup:
         self, member_id: str, group_instance_id: str | None, generation: int, *, is_transactional: bool
     ) -> ErrorCode:
         """Return NONE if a member of this generation may commit, or a client without membership (generation -1)."""
-        if self.state is ClassicState.DEAD:
+        state = self.state
+        if state is _DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         # Clients that assign partitions themselves have no generation. They may use a group that has no members only.
-        if generation < 0 and self.state is ClassicState.EMPTY:
-            return ErrorCode.NONE
+        if generation < 0 and state is ClassicState.EMPTY:
+            return _NONE
         if generation < 0 and member_id == UNKNOWN_MEMBER_ID and group_instance_id is None:
             # TxnOffsetCommit before v3 cannot name the member (KIP-447).
             return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
         error = self.check_member(member_id, group_instance_id, generation)
-        return COMMIT_REFUSALS[self.state] if error is ErrorCode.NONE and not is_transactional else error
+        if error is not _NONE or is_transactional or state is _STABLE:
+            return error
+        return COMMIT_REFUSALS[state]
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Return NONE: the classic protocol has no member epoch to check."""
@@ -218,7 +228,7 @@ class ClassicGroup:
     def check_member(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         """Return NONE for a member of the current generation, or an error."""
         error = self.members.check(member_id, group_instance_id)
-        if error is ErrorCode.NONE and generation != self.generation:
+        if error is _NONE and generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         return error
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.coordinator.group.classic.classic_group_member import (
     UNKNOWN_MEMBER_ID,
@@ -26,6 +26,8 @@ from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import decode_topics
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+
+_NONE: Final = ErrorCode.NONE
 
 
 class WaitForJoins(NamedTuple):
@@ -178,7 +180,7 @@ class ClassicMembers:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             if current != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if member_id in self.by_id else ErrorCode.UNKNOWN_MEMBER_ID
+        return _NONE if member_id in self.by_id else ErrorCode.UNKNOWN_MEMBER_ID
 
     # -- joining and leaving
 

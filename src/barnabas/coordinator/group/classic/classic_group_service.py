@@ -33,6 +33,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 
 LeaveReply = Callable[[LeaveAnswer], None]
 
+_NONE: Final = ErrorCode.NONE
 LONGEST_ID_PREFIX: Final = 8_000
 """The most characters of the client id or group instance id that a member id begins with.
 
@@ -137,12 +138,12 @@ class ClassicGroupService:
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         """Restart the member's session. Cheap: a heartbeat moves a deadline, and has no outcome to carry out."""
         error = self._partitions.check(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
-        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        if error is not _NONE:
+            if error is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                return error
             # Kafka answers NONE to a heartbeat it cannot check yet: the member keeps its partitions and its id.
             self._heartbeat_while_loading(group_id, member_id)
-            return ErrorCode.NONE
-        if error is not ErrorCode.NONE:
-            return error
+            return _NONE
         with self._table.locked(group_id) as group:
             if group is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID

@@ -8,7 +8,7 @@ Kafka: GroupCoordinator.handleJoinGroup (and what that calls), handleSyncGroup, 
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.classic_group_member import (
@@ -28,7 +28,10 @@ from barnabas.coordinator.group.classic.states import HEARTBEAT_ANSWERS, SYNC_RE
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.protocol.errors import ErrorCode
 
-NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+_NONE: Final = ErrorCode.NONE
+_STABLE: Final = ClassicState.STABLE
+_DEAD: Final = ClassicState.DEAD
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """The longest wait of a new member's join: the member cannot send heartbeats, and may be gone (Kafka: 5 minutes)."""
 
 
@@ -228,14 +231,16 @@ class _Join:
 
 def heartbeat(group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
     """Restart the member's session; the answer tells the member of a rebalance."""
+    state = group.state
     # With COORDINATOR_NOT_AVAILABLE the client looks for the coordinator again, and keeps its member id.
-    if group.state is ClassicState.DEAD:
+    if state is _DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(member_id, group_instance_id, generation)
-    if error is not ErrorCode.NONE:
+    if error is not _NONE:
         return error
     group.members.refresh_session(member_id)
-    return HEARTBEAT_ANSWERS[group.state]
+    # Nearly every heartbeat ends here; an Enum as the key of a dict is hashed by a function of Python.
+    return _NONE if state is _STABLE else HEARTBEAT_ANSWERS[state]
 
 
 def sync(group: ClassicGroup, terms: SyncTerms, reply: SyncReply) -> None:

@@ -16,6 +16,7 @@ from typing import Final
 from barnabas.coordinator.group.assignors.assignor import Assignment
 from barnabas.coordinator.group.consumer.consumer_group_member import (
     ConsumerGroupMember,
+    HeartbeatTerms,
     MemberDeadline,
     PartitionEpochs,
     ReconciliationState,
@@ -34,7 +35,7 @@ from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
 from barnabas.protocol.errors import ApiError, ErrorCode
 
-NO_EPOCH = -1
+NO_EPOCH: Final = -1
 FIRST_EPOCH: Final = 1
 """The epoch of a group before its first member, and of its empty assignment."""
 
@@ -320,6 +321,29 @@ class ConsumerGroup:
         if found is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
         return found
+
+    def says_nothing_new(self, terms: HeartbeatTerms, image: object) -> bool:
+        """Return whether a heartbeat without values changes nothing: `heartbeat` would write no record for it.
+
+        image: the present metadata image, whose topics the group must have been compared with.
+        """
+        member, epoch = self.members.get(terms.member_id), self.target.epoch
+        if (
+            member is None
+            or self.checked_image is not image
+            or self.group_epoch > epoch
+            or not 0 < terms.member_epoch == epoch
+            or not member.is_reconciled_to(epoch)
+        ):
+            return False
+        return (
+            member.client_id == terms.client_id
+            and member.client_host == terms.client_host
+            and (terms.instance_id is None or self.static_member(terms.instance_id) is member)
+            and member.classic is None
+            and not self.topics.members_by_regex  # they are resolved again from time to time
+            and not terms.member_id.isspace()  # refused, though a member may have joined so
+        )
 
     def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
         """Return the member with this instance id (group.instance.id), or None."""

@@ -31,6 +31,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.purgatory.timer import Timer
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
+_SESSION: Final = TimerKind.SESSION
 REMOVAL_RETRY_MS: Final = 500
 """The delay after the log refused the records that remove a member (as in Kafka)."""
 
@@ -80,6 +81,15 @@ class ConsumerGroupTimers:
         if is_earlier:
             self._cancel(found)
             self._arm(group, membership, key, found)
+
+    def prolong_session(self, membership: ConsumerGroup, member_id: str, timeout_ms: int) -> bool:
+        """Move the deadline of a member's session to a later time; return False if it has none. Under the lock."""
+        found = membership.deadlines.get((_SESSION, member_id))
+        deadline_ns = self._clock.nanoseconds() + timeout_ms * NANOSECONDS_PER_MILLISECOND
+        if found is None or deadline_ns < found.deadline_ns:
+            return False
+        found.deadline_ns, found.member_epoch = deadline_ns, None
+        return True
 
     def take_expired(
         self, group: Group, membership: ConsumerGroup, kind: TimerKind, member_id: str, deadline: MemberDeadline

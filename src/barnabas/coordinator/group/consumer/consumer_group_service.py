@@ -45,8 +45,9 @@ from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.uuid import random_uuid, uuid_to_string
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
+_NONE: Final = ErrorCode.NONE
 MANY_MEMBERS: Final = 20
 MANY_TOPICS: Final = 20
 MANY_PARTITIONS: Final = 500
@@ -115,6 +116,26 @@ class ConsumerGroupService:
         if outcome.regexes and not self._resolver.is_resolving(terms.group_id):
             on_resolved = partial(self._regexes_resolved, terms.group_id)
             self._resolver.resolve(terms.group_id, outcome.regexes, terms.may_describe, on_resolved)
+
+    def quiet_heartbeat(self, terms: HeartbeatTerms) -> HeartbeatAnswer | None:
+        """Restart the session of a member without news, for which there are none either; else return None.
+
+        Nearly every heartbeat is such a one. terms: without values. What `heartbeat` would do and answer, with one
+        look at the group instead of its steps; None: they are needed, and nothing has been done yet.
+        """
+        environment = self._environment
+        settings = environment.config.consumer
+        if environment.partitions.check(terms.group_id) is not _NONE:
+            return None
+        with environment.table.locked(terms.group_id) as group:
+            membership = None if group is None else group.membership
+            if (
+                not isinstance(membership, ConsumerGroup)
+                or not membership.says_nothing_new(terms, environment.metadata.image)
+                or not self._timers.prolong_session(membership, terms.member_id, settings.session_timeout_ms)
+            ):
+                return None
+        return HeartbeatAnswer(_NONE, None, terms.member_id, terms.member_epoch, settings.heartbeat_interval_ms)
 
     def may_take_long(self, terms: HeartbeatTerms) -> bool:
         """Return whether the heartbeat may have to assign a large group, or to compile an expression.

@@ -14,10 +14,10 @@ GroupMetadataManager.storeOffsets of 3.9, OffsetMetadataManager of 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-from barnabas.coordinator.group.committed_offsets import CommittedOffsets, NewOffset, PartitionKey
+from barnabas.coordinator.group.committed_offsets import CommittedOffsets, PartitionKey
 from barnabas.coordinator.group.group import Group, GroupType, Membership
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.offsets.offset_terms import (
@@ -25,17 +25,22 @@ from barnabas.coordinator.group.offsets.offset_terms import (
     FetchedOffset,
     FetchedOffsets,
     OffsetFetchTerms,
-    OffsetToCommit,
+    TopicToCommit,
+    count_of,
 )
 from barnabas.coordinator.group.offsets_topic import (
     LAST_TIMESTAMP,
     LONGEST_STRING,
     NO_TIMESTAMP,
     OFFSET_ERRORS,
+    PARTITION,
+    PLAIN_VALUE,
+    USUAL_VERSION,
     committed_offset,
     offset_key,
     offset_key_prefix,
     offset_value,
+    topic_key_prefix,
 )
 from barnabas.coordinator.runtime.coordinator_log import StoredAppend
 from barnabas.coordinator.runtime.record import CoordinatorRecord, KeyAndValue
@@ -45,50 +50,74 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 
 
+_NONE: Final = ErrorCode.NONE
 _CONSUMER: Final = "consumer"
 _DEAD: Final = "Dead"
 
-CommitCallback = Callable[[Sequence[ErrorCode]], None]
+CommitCallback = Callable[[list[ErrorCode]], None]
 """Called once with an error for each offset, in the order of the request."""
 DeleteCallback = Callable[[ErrorCode, Sequence[ErrorCode]], None]
 """Called once with the error of the whole request, or an error for each partition."""
 
 
-class EncodedCommit(NamedTuple):
+class EncodedCommit:
     """The offsets of a commit, and their records. too_large: the positions in the request of those left out."""
 
-    new: list[NewOffset]
-    records: list[KeyAndValue]
-    too_large: list[int]
+    __slots__ = ("records", "too_large", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[str, dict[int, bytes]] = {}
+        """What counts once the records are stored (`committed_offsets.OffsetValues`)."""
+        self.records: list[KeyAndValue] = []
+        self.too_large: list[int] = []
 
     def errors(self, error: ErrorCode) -> list[ErrorCode]:
         """Return the error of each offset of the request, if `error` is that of the append."""
-        errors = [error] * len(self.new)
+        errors = [error] * len(self.records)
         # Positions ascend, so each insertion finds the ones before it in place.
         for position in self.too_large:
             errors.insert(position, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         return errors
 
 
+_pack_partition: Final = PARTITION.pack
+_pack_plain_value: Final = PLAIN_VALUE.pack
+
+
 def encode_commit(
-    terms: CommitTerms, offsets: Sequence[OffsetToCommit], now_ms: int, max_metadata_size: int
+    terms: CommitTerms, topics: list[TopicToCommit], now_ms: int, max_metadata_size: int
 ) -> EncodedCommit:
     """Encode the offsets whose metadata is not too large. now_ms: the time of the commit."""
     prefix = offset_key_prefix(terms.group_id)
     # -1 alone is the broker's setting: with another negative number an offset has expired already, as in Kafka.
     expires_ms = NO_TIMESTAMP if terms.retention_ms == -1 else min(now_ms + terms.retention_ms, LAST_TIMESTAMP)
-    new: list[NewOffset] = []
-    records: list[KeyAndValue] = []
-    too_large: list[int] = []
-    for topic, partition, offset, leader_epoch, metadata, timestamp_ms in offsets:
-        if metadata and _is_too_large(metadata, max_metadata_size):
-            too_large.append(len(new) + len(too_large))
-            continue
-        committed_ms = now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms
-        value = offset_value(offset, leader_epoch, metadata, committed_ms, expires_ms)
-        new.append(NewOffset(topic, partition, value))
-        records.append((offset_key(prefix, topic.encode(), partition), value))
-    return EncodedCommit(new, records, too_large)
+    encoded = EncodedCommit()
+    records, too_large = encoded.records, encoded.too_large
+    for topic in topics:
+        topic_prefix = topic_key_prefix(prefix, topic.topic.encode())
+        values: dict[int, bytes] = {}
+        for each in topic.partitions:
+            partition, metadata = each.partition_index, each.committed_metadata
+            if metadata and _is_too_large(metadata, max_metadata_size):
+                too_large.append(len(records) + len(too_large))
+                continue
+            committed_ms = now_ms if each.commit_timestamp == NO_TIMESTAMP else each.commit_timestamp
+            if metadata or expires_ms != NO_TIMESTAMP:
+                value = offset_value(
+                    each.committed_offset, each.committed_leader_epoch, metadata or "", committed_ms, expires_ms
+                )
+            else:
+                # What `offset_value` does for nearly every commit, in line.
+                value = _pack_plain_value(
+                    USUAL_VERSION, each.committed_offset, each.committed_leader_epoch, 0, committed_ms
+                )
+            values[partition] = value
+            records.append((topic_prefix + _pack_partition(partition), value))
+        if values:
+            of_topic = encoded.values.setdefault(topic.topic, values)
+            if of_topic is not values:  # the request names the topic twice
+                of_topic.update(values)
+    return encoded
 
 
 def _is_too_large(metadata: str, limit: int) -> bool:
@@ -123,20 +152,21 @@ class OffsetService:
     # -- commit
 
     def commit_offsets(
-        self, terms: CommitTerms, offsets: Sequence[OffsetToCommit], on_complete: CommitCallback
-    ) -> None:
-        """Commit offsets, and call `on_complete` now or when the records are replicated. The caller holds no lock.
+        self, terms: CommitTerms, topics: list[TopicToCommit], on_complete: CommitCallback
+    ) -> list[ErrorCode] | None:
+        """Commit offsets, and return their errors, in the order of the request. The caller holds no lock.
+
+        None: the records wait for replicas, and `on_complete` is called with the errors when they are replicated.
 
         An error of the group (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
         REBALANCE_IN_PROGRESS, ...) is the error of every offset; OFFSET_METADATA_TOO_LARGE is one partition's.
         """
         error = self._check(terms.group_id)
-        if error is not ErrorCode.NONE:
-            on_complete([error] * len(offsets))
-            return
+        if error is not _NONE:
+            return [error] * count_of(topics)
         # Encoded before the lock is taken: that is most of the work, and the group's other members wait for the lock.
         now_ms = self._now_ms()
-        encoded = encode_commit(terms, offsets, now_ms, self._max_metadata_size)
+        encoded = encode_commit(terms, topics, now_ms, self._max_metadata_size)
         stored: StoredAppend | None = None
         group: Group | None = None
         try:
@@ -146,39 +176,36 @@ class OffsetService:
                 if group is None:
                     error = _missing(terms)
                 else:
-                    error = self._check_committer(group.membership, terms, offsets)
-                    if error is ErrorCode.NONE and encoded.new:
+                    error = self._check_committer(group.membership, terms, topics)
+                    if error is _NONE and encoded.records:
                         stored = self._append(group, encoded, now_ms)
         except ApiError as refused:
             error = refused.code
-        if error is not ErrorCode.NONE:
-            on_complete([error] * len(offsets))
-        elif stored is None or group is None:
-            on_complete([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(offsets))
-        elif stored.is_decided:
-            self._answer(stored.error, encoded, on_complete)
-        else:
-            self._when_replicated(group, stored, encoded, on_complete)
+        if error is not _NONE:
+            return [error] * count_of(topics)
+        if stored is None or group is None:
+            return [ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(encoded.too_large)
+        if stored.is_decided:
+            return self._errors(stored.error, encoded)
+        self._when_replicated(group, stored, encoded, on_complete)
+        return None
 
     def _append(self, group: Group, encoded: EncodedCommit, now_ms: int) -> StoredAppend:
         """Append the records, and let the offsets count if that is all they need. Under the group's lock."""
-        new, records, _ = encoded
-        stored = self._log.append(group.partition, records, OFFSET_ERRORS, now_ms=now_ms)
+        stored = self._log.append(group.partition, encoded.records, OFFSET_ERRORS, now_ms=now_ms)
         if not stored.is_decided:
-            group.offsets.begin_waiting(new)
-        elif stored.error is ErrorCode.NONE:
-            group.offsets.put_all(new, stored.position)
+            group.offsets.begin_waiting(encoded.values)
+        elif stored.error is _NONE:
+            group.offsets.put_all(encoded.values, stored.position)
         return stored
 
-    def _check_committer(
-        self, membership: Membership, terms: CommitTerms, offsets: Sequence[OffsetToCommit]
-    ) -> ErrorCode:
+    def _check_committer(self, membership: Membership, terms: CommitTerms, topics: list[TopicToCommit]) -> ErrorCode:
         """Return NONE if the client may commit. A commit of a classic member counts as a heartbeat, as in Kafka."""
         if isinstance(membership, ClassicGroup):
             error = membership.check_offset_commit(
                 terms.member_id, terms.group_instance_id, terms.generation, is_transactional=False
             )
-            if error is ErrorCode.NONE:
+            if error is _NONE:
                 membership.members.refresh_session(terms.member_id)
             return error
         if not _is_consumer_group(membership) or not membership.has_members:
@@ -186,8 +213,13 @@ class OffsetService:
                 terms.member_id, terms.group_instance_id, terms.generation, is_transactional=False
             )
         # A consumer group knows its partitions by topic id. A topic that is gone has none, and is not checked.
-        topics = self._environment.metadata.image.topics
-        partitions = ((topics[each.topic].topic_id, each.partition) for each in offsets if each.topic in topics)
+        known = self._environment.metadata.image.topics
+        partitions = [
+            (known[topic.topic].topic_id, each.partition_index)
+            for topic in topics
+            if topic.topic in known
+            for each in topic.partitions
+        ]
         return membership.check_members_commit(
             terms.member_id, terms.generation, partitions, names_epochs=terms.tells_missing_groups
         )
@@ -198,16 +230,16 @@ class OffsetService:
         # The group may have been removed meanwhile. Its offsets are dropped with it, so a change of them does no harm.
         def on_stored(error: ErrorCode) -> None:
             with group.lock:
-                group.offsets.end_waiting(encoded.new, stored.position, is_stored=error is ErrorCode.NONE)
-            self._answer(error, encoded, on_complete)
+                group.offsets.end_waiting(encoded.values, stored.position, is_stored=error is _NONE)
+            on_complete(self._errors(error, encoded))
 
         stored.when_replicated(on_stored)
 
-    def _answer(self, error: ErrorCode, encoded: EncodedCommit, on_complete: CommitCallback) -> None:
-        """Answer with the result of the append, and OFFSET_METADATA_TOO_LARGE for the offsets that were left out."""
-        if error is ErrorCode.NONE:
-            self.committed_count += len(encoded.new)
-        on_complete(encoded.errors(error))
+    def _errors(self, error: ErrorCode, encoded: EncodedCommit) -> list[ErrorCode]:
+        """Return the result of the append, and OFFSET_METADATA_TOO_LARGE for the offsets that were left out."""
+        if error is _NONE:
+            self.committed_count += len(encoded.records)
+        return encoded.errors(error)
 
     # -- fetch
 

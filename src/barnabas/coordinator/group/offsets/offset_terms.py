@@ -9,42 +9,72 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from barnabas.coordinator.group.offsets_topic import NO_TIMESTAMP
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.offsets import OffsetCommitRequest
 
 NO_OFFSET = -1
 """The answer for a partition without a committed offset."""
 
 
-class CommitTerms(NamedTuple):
+OffsetToCommit = OffsetCommitRequest.OffsetCommitRequestPartition
+"""The new offset of one partition, as the request has it: what consumers do most often makes no copy of it.
+
+committed_leader_epoch -1: not known. commit_timestamp: -1, or the client's commit time (`CommitTerms.names_times`)."""
+
+
+class CommitTerms:
     """The client that commits. generation: or the member epoch; -1 of a client without membership.
 
     retention_ms: how long to keep the offsets, -1 for the broker's setting. tells_missing_groups: the request's version
-    knows an error for a group that does not exist.
+    knows an error for a group that does not exist. names_times: the client says when each offset was committed.
     """
 
-    group_id: str
-    member_id: str
-    # v7: static membership (KIP-345).
-    group_instance_id: str | None
-    generation: int
-    # v2 to v4: since v5 the broker's setting counts alone (KIP-211).
-    retention_ms: int = -1
-    # v9: the first version for consumer groups (KIP-848).
-    tells_missing_groups: bool = False
+    __slots__ = (
+        "generation",
+        "group_id",
+        "group_instance_id",
+        "member_id",
+        "names_times",
+        "retention_ms",
+        "tells_missing_groups",
+    )
+
+    def __init__(
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+        retention_ms: int = -1,
+        tells_missing_groups: bool = False,
+        names_times: bool = False,
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        # v7: static membership (KIP-345).
+        self.group_instance_id = group_instance_id
+        self.generation = generation
+        # v2 to v4: since v5 the broker's setting counts alone (KIP-211).
+        self.retention_ms = retention_ms
+        # v9: the first version for consumer groups (KIP-848).
+        self.tells_missing_groups = tells_missing_groups
+        # v1 alone: since v2 the broker's clock says when an offset was committed.
+        self.names_times = names_times
 
 
-class OffsetToCommit(NamedTuple):
-    """The new offset of one partition. leader_epoch -1: not known. timestamp_ms: the client's commit time."""
+class TopicToCommit:
+    """The new offsets of one topic: `partitions` of a request."""
 
-    topic: str
-    partition: int
-    offset: int
-    # v6 (KIP-320).
-    leader_epoch: int
-    metadata: str
-    # v1 alone: since v2 the broker's clock says when an offset was committed.
-    timestamp_ms: int = NO_TIMESTAMP
+    __slots__ = ("partitions", "topic")
+
+    def __init__(self, topic: str, partitions: list[OffsetToCommit]) -> None:
+        self.topic = topic
+        self.partitions = partitions
+
+
+def count_of(topics: list[TopicToCommit]) -> int:
+    """Return the number of offsets."""
+    return sum([len(topic.partitions) for topic in topics])
 
 
 class OffsetFetchTerms(NamedTuple):

@@ -12,7 +12,6 @@ Kafka: GroupCoordinator.handleTxnCommitOffsets, scheduleHandleTxnCompletion (3.9
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.coordinator.group.group import Group
@@ -24,7 +23,7 @@ from barnabas.coordinator.group.offsets.offset_service import (
     OffsetService,
     encode_commit,
 )
-from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetToCommit
+from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, TopicToCommit, count_of
 from barnabas.coordinator.group.offsets_topic import OFFSET_ERRORS
 from barnabas.coordinator.runtime.coordinator_log import StoredAppend
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
@@ -59,7 +58,7 @@ class TransactionalOffsetService:
         self,
         terms: CommitTerms,
         producer: CommittingProducer,
-        offsets: Sequence[OffsetToCommit],
+        topics: list[TopicToCommit],
         on_complete: CommitCallback,
     ) -> None:
         """Commit offsets in a transaction; call `on_complete` now or when the records are replicated.
@@ -71,22 +70,22 @@ class TransactionalOffsetService:
         environment = self._environment
         error = self.check(terms.group_id)
         if error is not ErrorCode.NONE:
-            on_complete([error] * len(offsets))
+            on_complete([error] * count_of(topics))
             return
-        encoded = encode_commit(terms, offsets, environment.clock.milliseconds(), environment.config.max_metadata_size)
+        encoded = encode_commit(terms, topics, environment.clock.milliseconds(), environment.config.max_metadata_size)
         stored: StoredAppend | None = None
         try:
             table, is_member = environment.table, terms.generation >= 0
             with table.locked(terms.group_id) if is_member else table.locked_or_new(terms.group_id) as group:
                 error = ErrorCode.ILLEGAL_GENERATION if group is None else _check_committer(group, terms)
-                if group is not None and error is ErrorCode.NONE and encoded.new:
+                if group is not None and error is ErrorCode.NONE and encoded.records:
                     stored = self._append(group, producer, encoded)
         except ApiError as refused:
             error = refused.code
         if error is not ErrorCode.NONE:
-            on_complete([error] * len(offsets))
+            on_complete([error] * count_of(topics))
         elif stored is None:
-            on_complete([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(offsets))
+            on_complete([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(encoded.too_large))
         else:
             stored.when_replicated(lambda code: self._answer(code, encoded, on_complete))
 
@@ -107,14 +106,14 @@ class TransactionalOffsetService:
             producer_epoch=producer.producer_epoch,
         )
         if stored.position >= 0:
-            group.offsets.put_transactional(producer_id, encoded.new, stored.position)
+            group.offsets.put_transactional(producer_id, encoded.values, stored.position)
         elif not group.offsets.has_transaction(producer_id):
             transactions.forget(group.partition, producer_id, group.group_id)
         return stored
 
     def _answer(self, error: ErrorCode, encoded: EncodedCommit, on_complete: CommitCallback) -> None:
         if error is ErrorCode.NONE:
-            self._plain.committed_count += len(encoded.new)
+            self._plain.committed_count += len(encoded.records)
         on_complete(encoded.errors(error))
 
 

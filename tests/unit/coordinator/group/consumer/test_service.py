@@ -7,6 +7,7 @@ import pytest
 from barnabas.coordinator.group.assignors.server_assignors import assignors_named
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.consumer import consumer_group_service as service_module
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_group_member import HeartbeatAnswer, HeartbeatTerms
 from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
 from barnabas.coordinator.group.consumer.topics.regex_resolver import TopicRegexResolver
@@ -51,6 +52,7 @@ def ask(service: ConsumerGroupService, terms: HeartbeatTerms) -> HeartbeatAnswer
     return answer
 
 
+@pytest.mark.interpreted  # a compiled module keeps its own constants
 def test_many_partitions_are_not_assigned_on_a_network_thread(
     broker: GroupBroker, service: ConsumerGroupService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,3 +66,41 @@ def test_many_partitions_are_not_assigned_on_a_network_thread(
     assert service.may_take_long(quiet), "it may be that its topics have changed"
     ask(service, quiet)
     assert not service.may_take_long(quiet)
+
+
+def test_a_heartbeat_without_news_is_answered_as_any_other(broker: GroupBroker, service: ConsumerGroupService) -> None:
+    quiet = HeartbeatTerms(GROUP, "a", ask(service, joining("foo")).member_epoch)
+    expected = ask(service, quiet)
+    written = len(broker.records())
+    group = broker.table.get(GROUP)
+    assert group is not None
+    assert isinstance(group.membership, ConsumerGroup)
+    (deadline,) = group.membership.deadlines.values()
+    broker.clock.advance(1000)
+    before_ns = deadline.deadline_ns
+    assert service.quiet_heartbeat(quiet) == expected
+    assert deadline.deadline_ns == before_ns + 1_000_000_000
+    assert len(broker.records()) == written
+
+    for news in (
+        quiet._replace(group_id="none"),
+        quiet._replace(member_id="b"),
+        quiet._replace(member_epoch=quiet.member_epoch + 1),
+        quiet._replace(member_epoch=0),
+        quiet._replace(member_epoch=-1),
+        quiet._replace(instance_id="i"),
+        quiet._replace(client_id="c"),
+        quiet._replace(client_host="/h"),
+    ):
+        assert service.quiet_heartbeat(news) is None
+    broker.announce("other")
+    assert service.quiet_heartbeat(quiet) is None, "it may be that its topics have changed"
+    assert ask(service, quiet) == service.quiet_heartbeat(quiet) == expected
+
+
+def test_a_member_with_something_to_learn_is_not_quiet(broker: GroupBroker, service: ConsumerGroupService) -> None:
+    epoch = ask(service, joining("foo")).member_epoch
+    ask(service, joining("foo")._replace(member_id="b"))
+    quiet = HeartbeatTerms(GROUP, "a", epoch)
+    assert service.quiet_heartbeat(quiet) is None
+    assert ask(service, quiet).assignment is not None

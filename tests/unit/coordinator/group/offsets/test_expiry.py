@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-from barnabas.coordinator.group.committed_offsets import NewOffset
 from barnabas.coordinator.group.offsets_topic import GROUP_KIND
 from barnabas.coordinator.runtime.record import version_of
 from barnabas.protocol.errors import ErrorCode
@@ -106,7 +105,7 @@ def test_an_open_transaction_keeps_its_offsets(broker: GroupBroker) -> None:
     broker.commit(("t", 0, 1))
     group = broker.table.get(GROUP)
     assert group is not None
-    group.offsets.put_transactional(9, [NewOffset("t", 0, group.offsets.of_topic("t")[0])], 100)
+    group.offsets.put_transactional(9, {"t": {0: group.offsets.of_topic("t")[0]}}, 100)
     pass_time(broker, 2 * RETENTION_MS)
     assert broker.committed() == {("t", 0): 1}
 

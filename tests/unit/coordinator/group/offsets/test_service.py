@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-from barnabas.coordinator.group.committed_offsets import NewOffset
 from barnabas.coordinator.group.offsets import offset_service
-from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, FetchedOffset, OffsetFetchTerms, OffsetToCommit
+from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, FetchedOffset, OffsetFetchTerms
 from barnabas.coordinator.group.offsets_topic import CommittedOffset, OffsetCommitKey, committed_offset
 from barnabas.coordinator.runtime.record import decode_record
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 from barnabas.runtime.lock_order import check_no_lock_held
-from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker, with_member
+from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker, to_commit, with_member
 from tests.unit.replica.replica_harness import ANOTHER, US
 
 NONE = ErrorCode.NONE
@@ -74,9 +73,9 @@ def test_metadata_has_a_limit_in_utf_16_units() -> None:
     assert broker.commit(("t", 0, 1), metadata="\N{SNOWMAN}" * 4) == [[fine]]
     assert broker.commit(("t", 0, 1), metadata="\N{GRINNING FACE}" * 3) == [[refused]]
     answers: list[object] = []
-    offsets = [OffsetToCommit("t", 0, 5, -1, "abcde"), OffsetToCommit("t", 1, 6, -1, "ab")]
-    broker.offsets.commit_offsets(CommitTerms(GROUP, "", None, -1), offsets, answers.append)
-    assert answers == [[refused, fine]]
+    offsets = [*to_commit(("t", 0, 5), metadata="abcde"), *to_commit(("t", 1, 6), metadata="ab")]
+    assert broker.offsets.commit_offsets(CommitTerms(GROUP, "", None, -1), offsets, answers.append) == [refused, fine]
+    assert answers == []
     assert broker.committed() == {("t", 0): 1, ("t", 1): 6}
 
 
@@ -216,7 +215,7 @@ def test_an_open_transaction_makes_its_partitions_unstable(broker: GroupBroker) 
     broker.commit(("t", 0, 1), ("t", 1, 1))
     group = broker.table.get(GROUP)
     assert group is not None
-    group.offsets.put_transactional(9, [NewOffset("t", 0, group.offsets.of_topic("t")[0])], 100)
+    group.offsets.put_transactional(9, {"t": {0: group.offsets.of_topic("t")[0]}}, 100)
     stable = OffsetFetchTerms(GROUP, [("t", [0, 1])], require_stable=True)
     unstable = FetchedOffset(0, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
     assert broker.offsets.fetch_offsets(stable).topics == [("t", [unstable, FetchedOffset(1, 1)])]

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from barnabas.coordinator.group.group_loading import PartitionLoader
 from barnabas.coordinator.group.group_table import EndedGroupTransaction
-from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetFetchTerms, OffsetToCommit
+from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetFetchTerms
 from barnabas.coordinator.group.offsets.transactional import CommittingProducer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.runtime.lock_order import check_no_lock_held
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_environment import LogManagerConfig
-from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker, with_member
+from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker, to_commit, with_member
 from tests.unit.replica.replica_harness import ANOTHER, US
 from tests.unit.storage.log_harness import Broker
 
@@ -45,7 +45,7 @@ def commit(
         answers.append(errors)
 
     terms = CommitTerms(group, member, instance, generation)
-    wanted = [OffsetToCommit(topic, number, at, -1, metadata) for topic, number, at in offsets]
+    wanted = to_commit(*offsets, metadata=metadata)
     broker.transactional.commit_offsets(terms, CommittingProducer(producer_id, epoch), wanted, answered)
     broker.replicas.actions.run_all()
     return answers

@@ -1,8 +1,8 @@
 """The lock order, and a debug switch that checks it while tests run.
 
 Locks whose order matters are made by `ranked_lock` where their owner is made. With the switch off (always, outside
-tests) that makes a plain lock of `threading`, and costs nothing. With BARNABAS_CHECK_LOCK_ORDER=1 in the environment a
-thread that takes the locks in another order, or completes a delayed operation while it holds one, gets
+tests) that makes a plain lock of `runtime.locks`, and costs nothing. With BARNABAS_CHECK_LOCK_ORDER=1 in the
+environment a thread that takes the locks in another order, or completes a delayed operation while it holds one, gets
 LockOrderViolation. The locks that a thread holds are thread-local, so this module needs no lock. Kafka: none.
 """
 
@@ -12,6 +12,8 @@ import os
 import threading
 from enum import IntEnum
 from typing import Any
+
+from barnabas.runtime.locks import Lock, ReentrantLock
 
 ENVIRONMENT_VARIABLE = "BARNABAS_CHECK_LOCK_ORDER"
 
@@ -41,13 +43,13 @@ _held = _Held()
 
 
 def is_checking() -> bool:
-    """Return whether the switch is on."""
-    return os.environ.get(ENVIRONMENT_VARIABLE) == "1"
+    """Return whether the switch is on. The compiled build has none: its locks are native, and typed."""
+    return os.environ.get(ENVIRONMENT_VARIABLE) == "1" and Lock is threading.Lock
 
 
 def ranked_lock(rank: LockRank, *, reentrant: bool = False) -> Any:
     """Make a lock of this rank: a plain lock, or with the switch on one that checks."""
-    plain = threading.RLock() if reentrant else threading.Lock()
+    plain = ReentrantLock() if reentrant else Lock()
     return RankedLock(rank, plain) if is_checking() else plain
 
 

@@ -9,6 +9,8 @@ import pytest
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.runtime.lock_order import ENVIRONMENT_VARIABLE, LockOrderViolation, LockRank, RankedLock, ranked_lock
 
+pytestmark = pytest.mark.interpreted
+
 
 class Operation(DelayedOperation):
     def try_complete(self) -> bool:

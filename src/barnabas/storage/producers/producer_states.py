@@ -262,7 +262,7 @@ class ProducerStates:
             entry = self._entry_to_change(producer_id, entry)
         if producer_epoch != entry.producer_epoch:
             entry.begin_epoch(producer_epoch)
-        first = first_offset[0]
+        first = first_offset.message_offset
         delta = last_offset - first
         last_sequence = NO_SEQUENCE if base_sequence == NO_SEQUENCE else base_sequence + delta & MAX_SEQUENCE
         batches = entry.batches

@@ -302,20 +302,28 @@ def _skip_headers(body: bytes, position: i64, end: i64) -> i64:
 # -- keys
 
 
-class RecordKeys(NamedTuple):
+class RecordKeys:
     """One entry per record, in order. `starts` has one more: the end of the last record.
 
-    tombstones: the places, in these lists, of records without a value. keyless: how many keys are None.
+    keys: empty if they were not asked for. tombstones: the places, in these lists, of records without a value. keyless:
+    how many keys are None.
     """
 
-    starts: list[int]
-    offsets: list[int]
-    keys: list[bytes | None]
-    tombstones: list[int]
-    keyless: int
+    __slots__ = ("keyless", "keys", "offsets", "starts", "tombstones")
+
+    def __init__(
+        self, starts: list[int], offsets: list[int], keys: list[bytes | None], tombstones: list[int], keyless: i64
+    ) -> None:
+        self.starts = starts
+        self.offsets = offsets
+        self.keys = keys
+        self.tombstones = tombstones
+        self.keyless: i64 = keyless
 
 
-def scan_keys(body: bytes, position: i64, end: i64, count: i64, base_offset: i64) -> RecordKeys:
+def scan_keys(  # noqa: C901, PLR0912 - unrolled
+    body: bytes, position: i64, end: i64, count: i64, base_offset: i64, with_keys: bool = True
+) -> RecordKeys:
     """Walk the `count` records that fill `body` from `position` to `end`. Raises CorruptRecord."""
     # Varints of one and two bytes are decoded in place, which is most of them: a call would double the time.
     starts: list[int] = []
@@ -361,10 +369,12 @@ def scan_keys(body: bytes, position: i64, end: i64, count: i64, base_offset: i64
             else:
                 length, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
             if length < 0:
-                keys.append(None)
                 keyless += 1
+                if with_keys:
+                    keys.append(None)
             else:
-                keys.append(body[position : position + length])
+                if with_keys:
+                    keys.append(body[position : position + length])
                 position += length
             if position >= stop:
                 raise CorruptRecord(f"the key of record {index} reaches beyond the record")

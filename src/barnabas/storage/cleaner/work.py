@@ -92,7 +92,7 @@ class CleanerWork:
         Raises OSError, CorruptRecord.
         """
         dirty_offsets = max((segment.end_offset for segment in request.segments), default=0) - request.start_offset
-        self._map = offset_map_for(request.map_bytes, request.load_factor, dirty_offsets)
+        self._map = offset_map_for(request.map_bytes, request.load_factor, request.start_offset, dirty_offsets)
         # For the copy, which begins at the start of the log. The filling, from the first dirty offset on, has its own.
         self._transactions = CleanedTransactions()
         self._throttle = CleanerThrottle(request.bytes_per_second, self._clock, self._sleep)
@@ -101,6 +101,7 @@ class CleanerWork:
         for segment in request.segments:
             if not filling.add_segment(segment, self._batches(segment.path, segment.position, segment.size)):
                 break
+        self._map.finish()
         return MapResult(self._map.latest_offset, self._map.utilization, filling.bytes_read)
 
     def clean_group(self, request: GroupRequest) -> GroupResult:

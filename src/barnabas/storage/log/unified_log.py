@@ -79,7 +79,7 @@ class UnifiedLog(LogState):
     def append_as_leader(  # noqa: C901 - one function, because every produced batch goes through it
         self,
         records: Buffer | None,
-        leader_epoch: int,
+        leader_epoch: i64,
         *,
         origin: AppendOrigin = _CLIENT,
         admit: Callable[[], bool] | None = None,
@@ -98,9 +98,9 @@ class UnifiedLog(LogState):
         batch = self.validator.validate(records, origin, header, body)
         if batch is None:
             return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
-        size = batch.size
+        stored = batch.header
+        size = stored.length
         max_timestamp = batch.max_timestamp
-        epoch: i64 = leader_epoch
         with self.lock:
             # The offsets, and whether the partition and the producer's state allow the append.
             is_committed = False if admit is None else admit()
@@ -109,14 +109,14 @@ class UnifiedLog(LogState):
                 raise segment_too_small(local, size)
             place = local.end
             first = place.message_offset
-            last = first + batch.last_offset_delta
+            last = first + stored.last_offset_delta
             states = end = None
-            if batch.producer is not None:
+            if stored.producer_id >= 0:
                 states = self.producers.states or self.producers.make_states()
-                checked = check_producer(states, batch.producer, records or b"", first, origin)
+                checked = check_producer(states, stored, records or b"", first, origin)
                 if checked is not None:
                     if isinstance(checked, BatchMetadata):
-                        return duplicate_append_info(checked, self.bounds.start, size, batch.count)
+                        return duplicate_append_info(checked, self.bounds.start, size, stored.count)
                     end = checked
             # The write, and what has to be on the disk before it.
             try:
@@ -125,18 +125,18 @@ class UnifiedLog(LogState):
                 if local.must_roll(size, max_timestamp, last):
                     self.roll(first)
                     place = local.end  # the same offset, in the new segment
-                if epoch != self.leader_epochs.latest_epoch:
-                    self.assign_epoch(epoch, first)
+                if leader_epoch != self.leader_epochs.latest_epoch:
+                    self.assign_epoch(leader_epoch, first)
                 if end is not None:
                     end.enter(local.segments.active)
-                head = first_bytes(first, size, epoch, batch.crc, batch.head)
+                head = first_bytes(first, size, leader_epoch, batch.crc, batch.head)
                 local.append((head, batch.rest), size, first, last, max_timestamp)
             except OSError as error:
                 if end is not None:
                     end.withdraw(local.segments.active)
                 fail(local, "appending records", error)
             # What the log knows of itself: producers, the first unstable offset, the high watermark.
-            if states is not None and note_append(states, batch.producer, place, last, max_timestamp, end):  # type: ignore[arg-type] # set together
+            if states is not None and note_append(states, stored, place, last, max_timestamp, end):
                 self.update_first_unstable_offset()
             bounds = self.bounds
             info = LogAppendInfo(
@@ -146,7 +146,7 @@ class UnifiedLog(LogState):
                 batch.log_append_time_ms,
                 bounds.start,
                 size,
-                batch.count,
+                stored.count,
                 batch.conversion_ns,
             )
             if last + 1 - local.recovery_point < local.flush_messages:

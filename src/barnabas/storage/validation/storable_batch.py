@@ -17,32 +17,18 @@ if TYPE_CHECKING:
 class StorableBatch:
     """A batch that may be stored, but for its first 21 bytes, which the log writes: base offset to checksum.
 
-    head, rest: what the checksum `crc` covers. size: of the whole batch in bytes. log_append_time_ms: -1 unless the
-    topic stamps append time. conversion_ns: how long it took to rebuild the batch; 0 if that was not needed. producer:
-    the header, if it has a producer id.
+    header: as produced, or as it was rebuilt, but for the checksum `crc` and the times. head, rest: what the checksum
+    covers. log_append_time_ms: -1 unless the topic stamps append time. conversion_ns: how long it took to rebuild the
+    batch; 0 if that was not needed.
     """
 
-    __slots__ = (
-        "conversion_ns",
-        "count",
-        "crc",
-        "head",
-        "last_offset_delta",
-        "log_append_time_ms",
-        "max_timestamp",
-        "producer",
-        "rest",
-        "size",
-    )
+    __slots__ = ("conversion_ns", "crc", "head", "header", "log_append_time_ms", "max_timestamp", "rest")
 
     def __init__(self, header: BatchHeader, rest: Buffer, crc: i64, max_timestamp: i64, head: bytes = b"") -> None:
+        self.header = header
         self.head = head
         self.rest = rest
         self.crc: i64 = crc
-        self.size: i64 = header.length
-        self.last_offset_delta: i64 = header.last_offset_delta
-        self.count: i64 = header.count
         self.max_timestamp: i64 = max_timestamp
         self.log_append_time_ms: i64 = NO_TIMESTAMP
         self.conversion_ns: i64 = 0
-        self.producer = header if header.producer_id >= 0 else None

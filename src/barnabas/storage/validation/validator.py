@@ -182,6 +182,7 @@ class LogValidator:
             return None
         if self._rules_without_shortcut or not is_ordinary(header, available, covered, self._max_message_bytes):
             self._check_header(ProducedBatch(header, records, origin))
+            records = records[:size]
         if self._reads:
             return self._read(header, records, covered, origin, body)
         if self._counts and not header.attributes & CODEC_MASK:
@@ -297,18 +298,17 @@ class LogValidator:
         Raises RefusedBatch: INVALID_RECORD when the records cannot be read; InvalidRecords when some are to blame.
         """
         codec = header.attributes & CODEC_MASK
-        size = header.length
         start: i64 = 0
         try:
             if body is None:
-                if not codec and size <= AT_ONCE_BYTES:
-                    if isinstance(records, bytes) and len(records) == size:
+                if not codec and header.length <= AT_ONCE_BYTES:
+                    if isinstance(records, bytes):
                         # Walked where they lie.
                         body, start = records, HEADER_SIZE
                     else:
-                        body = bytes(records[HEADER_SIZE:size])
+                        body = bytes(records[HEADER_SIZE:])
                 else:
-                    body = self._small_body(Codec(codec), records[HEADER_SIZE:size])
+                    body = self._small_body(Codec(codec), records[HEADER_SIZE:])
                     if body is None and not codec and (self._target is None or not self._target.codec):
                         # Read where it lies: many such batches take no more memory than their frames.
                         return self._read_large(header, records, covered, origin)
@@ -316,14 +316,14 @@ class LogValidator:
                         with LARGE_BATCHES:
                             return self._read_large(header, records, covered, origin)
             summary = scan_records(body, start, header.count)
-            # What nearly all batches are: nothing is to be looked up in the settings, nothing to be changed. The bounds
-            # of the base timestamp keep the sums of machine integers from wrapping.
+            # What nearly all batches are: nothing is to be looked up in the settings, nothing to be changed. With the
+            # first and the third comparison, no difference that passes is one of machine integers that wraps.
             if (
-                self._keeps_bytes
-                and NO_TIMESTAMP <= header.base_timestamp <= header.max_timestamp
-                and header.base_timestamp + summary.max_timestamp_delta == header.max_timestamp
-                and not header.attributes & TIMESTAMP_TYPE_MASK
+                header.max_timestamp >= NO_TIMESTAMP
+                and summary.max_timestamp_delta == header.max_timestamp - header.base_timestamp
                 and summary.min_timestamp_delta >= NO_TIMESTAMP - header.base_timestamp
+                and self._keeps_bytes
+                and not header.attributes & TIMESTAMP_TYPE_MASK
                 and (not codec or summary.offsets_consecutive)
             ):
                 return StorableBatch(header, covered, header.crc, header.max_timestamp)
@@ -349,7 +349,7 @@ class LogValidator:
         """
         codec = Codec(header.codec_id)
         now_ms = self._clock.milliseconds()
-        with memoryview(records)[HEADER_SIZE : header.length] as stored:
+        with memoryview(records)[HEADER_SIZE:] as stored:
             summary = scan_pieces(decompressed_pieces(codec, stored, limit_pieces=MOST_PIECES), header.count)
             read = ReadBatch(header, b"", summary)
             # The records are needed as a whole only to be encoded anew, or to name those that are to blame.

@@ -71,6 +71,7 @@ MAX_SEQUENCE: Final = 2**31 - 1
 
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _CODECS: Final = tuple(Codec)
+_view: Final = memoryview
 
 
 class BatchHeader(HeaderFields):
@@ -192,9 +193,8 @@ class RecordBatch(BatchHeader):
         end = self.position + self.length
         if end > len(self.buffer):
             return False
-        # The views are released before the return: a bytearray cannot be resized as long as a view of it exists.
-        with memoryview(self.buffer) as view, view[self.position + ATTRIBUTES_POSITION : end] as covered:
-            return crc32c(covered) == self.crc
+        # The views live no longer than the call: a bytearray cannot be resized as long as a view of it exists.
+        return crc32c(_view(self.buffer)[self.position + ATTRIBUTES_POSITION : end]) == self.crc
 
     def check(self) -> None:
         """Check that the batch is whole and its checksum right. Raises CorruptRecord when not (Kafka: ensureValid)."""

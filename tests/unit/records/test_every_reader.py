@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -169,6 +170,10 @@ def check_cleaner(batch: RecordBatch, expected: Read) -> None:
         return
     assert found.starts == sorted(found.starts)
     assert (found.starts[0], found.starts[-1], len(found.starts)) == (HEADER_SIZE, batch.end, batch.count + 1)
+    assert found.in_order == all(after == before + 1 for before, after in pairwise(found.offsets))
+    unkeyed = scan_keys(bytes(batch.buffer), HEADER_SIZE, batch.end, batch.count, batch.base_offset, False)
+    assert (unkeyed.starts, unkeyed.offsets, unkeyed.keyless) == (found.starts, found.offsets, found.keyless)
+    assert (unkeyed.keys, unkeyed.tombstones) == ([], found.tombstones)
     if not expected.is_corrupt:
         assert found.keys == [record.key for record in expected.records]
         assert found.offsets == [record.offset for record in expected.records]

@@ -11,6 +11,7 @@ from barnabas.records.errors import CorruptRecord
 
 _HEADER_SIZE: Final = 61
 _LOG_OVERHEAD: Final = 12
+EXTENT_SIZE: Final = 27
 
 
 class HeaderFields:
@@ -51,6 +52,15 @@ class HeaderFields:
         self.producer_epoch = i64(read_i16_be(data, position + 51))
         self.base_sequence = i64(read_i32_be(data, position + 53))
         self.count = i64(read_i32_be(data, position + 57))
+
+
+def extent_at(buffer: bytes, position: i64) -> tuple[i64, i64, i64]:
+    """Return base offset, last offset and length of the batch there; of an old message both offsets are its last."""
+    base_offset = read_i64_be(buffer, position)
+    last_offset = base_offset
+    if buffer[position + 16] == 2:
+        last_offset += i64(read_i32_be(buffer, position + 23))
+    return base_offset, last_offset, i64(read_i32_be(buffer, position + 8)) + _LOG_OVERHEAD
 
 
 def first_bytes(base_offset: i64, length: i64, leader_epoch: i64, crc: i64, following: bytes) -> bytes:

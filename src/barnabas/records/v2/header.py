@@ -14,6 +14,9 @@ _LOG_OVERHEAD: Final = 12
 _unpack: Final = struct.Struct(">qiibIhiqqqhii").unpack_from
 """`record_batch.HEADER`."""
 
+_unpack_extent: Final = struct.Struct(">qi4xb6xi").unpack_from
+"""Base offset, length, magic, last offset delta (which in magic 0 and 1 is something else)."""
+EXTENT_SIZE: Final = 27
 _pack: Final = struct.Struct(">qiibI").pack
 
 
@@ -73,6 +76,15 @@ class HeaderFields:
         except struct.error:
             raise CorruptRecord(f"{len(buffer) - position} bytes are too few for a batch header") from None
         self.length = length + _LOG_OVERHEAD
+
+
+def extent_at(buffer: bytes, position: int) -> tuple[int, int, int]:
+    """Return base offset, last offset and length of the batch there; of an old message both offsets are its last.
+
+    The buffer has EXTENT_SIZE bytes from the position on.
+    """
+    base_offset, length, magic, delta = _unpack_extent(buffer, position)
+    return base_offset, base_offset + delta if magic == 2 else base_offset, length + _LOG_OVERHEAD
 
 
 def first_bytes(base_offset: int, length: int, leader_epoch: int, crc: int, following: bytes) -> bytes:

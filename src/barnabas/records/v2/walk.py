@@ -306,22 +306,29 @@ class RecordKeys:
     """One entry per record, in order. `starts` has one more: the end of the last record.
 
     keys: empty if they were not asked for. tombstones: the places, in these lists, of records without a value. keyless:
-    how many keys are None.
+    how many keys are None. in_order: each offset is the one behind the offset before.
     """
 
-    __slots__ = ("keyless", "keys", "offsets", "starts", "tombstones")
+    __slots__ = ("in_order", "keyless", "keys", "offsets", "starts", "tombstones")
 
     def __init__(
-        self, starts: list[int], offsets: list[int], keys: list[bytes | None], tombstones: list[int], keyless: i64
+        self,
+        starts: list[int],
+        offsets: list[int],
+        keys: list[bytes | None],
+        tombstones: list[int],
+        keyless: i64,
+        in_order: bool,
     ) -> None:
         self.starts = starts
         self.offsets = offsets
         self.keys = keys
         self.tombstones = tombstones
         self.keyless: i64 = keyless
+        self.in_order = in_order
 
 
-def scan_keys(  # noqa: C901, PLR0912 - unrolled
+def scan_keys(  # noqa: C901, PLR0912, PLR0915 - unrolled
     body: bytes, position: i64, end: i64, count: i64, base_offset: i64, with_keys: bool = True
 ) -> RecordKeys:
     """Walk the `count` records that fill `body` from `position` to `end`. Raises CorruptRecord."""
@@ -337,6 +344,8 @@ def scan_keys(  # noqa: C901, PLR0912 - unrolled
     length: i64
     index: i64
     keyless: i64 = 0
+    expected: i64 = 0
+    in_order = True
     try:
         for index in range(count):
             starts.append(position)
@@ -354,15 +363,18 @@ def scan_keys(  # noqa: C901, PLR0912 - unrolled
                 position += 1
             low = body[position]
             if low < 0x80:
-                offsets.append(base_offset + ((low >> 1) ^ -(low & 1)))
+                length = (low >> 1) ^ -(low & 1)
                 position += 1
             elif (high := body[position + 1]) < 0x80:
                 low = low & 0x7F | high << 7
-                offsets.append(base_offset + ((low >> 1) ^ -(low & 1)))
+                length = (low >> 1) ^ -(low & 1)
                 position += 2
             else:
                 length, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
-                offsets.append(base_offset + length)
+            offsets.append(base_offset + length)
+            if length != expected and index:
+                in_order = False
+            expected = length + 1
             low = body[position]
             if low < 0x80:
                 length, position = (-1 if low & 1 else low >> 1), position + 1
@@ -387,7 +399,7 @@ def scan_keys(  # noqa: C901, PLR0912 - unrolled
     if position != end:
         raise CorruptRecord(f"{end - position} bytes after the last of {count} records")
     starts.append(end)
-    return RecordKeys(starts, offsets, keys, tombstones, keyless)
+    return RecordKeys(starts, offsets, keys, tombstones, keyless, in_order)
 
 
 # -- counting

@@ -252,12 +252,12 @@ class BatchCleaner:
 
     def _superseded(self, found: RecordKeys) -> bytes | None:
         """Return a byte for each record, not 0 if its key has a newer offset; None where only the keys can tell."""
-        superseded, offsets = self._map.superseded, found.offsets
-        if superseded is None or found.keyless:
+        superseded = self._map.superseded
+        if superseded is None or found.keyless or not found.in_order:
             return None
-        first, count = offsets[0], len(offsets)
-        at = first - self._map.start_offset
-        if at < 0 or offsets != [*range(first, first + count)]:
+        count = len(found.offsets)
+        at = found.offsets[0] - self._map.start_offset
+        if at < 0:
             return None
         flags = superseded[at : at + count]
         return flags if len(flags) == count else None

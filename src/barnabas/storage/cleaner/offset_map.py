@@ -46,8 +46,8 @@ class OffsetMap(Protocol):
     def put(self, key: bytes, offset: int) -> None:
         """Note that `offset`, larger than all before, is the newest of `key`. The map must not be full."""
 
-    def put_all(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
-        """Note several keys; there must be room for all of them."""
+    def put_all(self, keys: Sequence[bytes], offsets: Sequence[int], *, in_order: bool = False) -> None:
+        """Note several keys; there must be room for all of them. in_order: no offset is left out between them."""
 
     def newest(self, keys: Sequence[bytes]) -> list[int]:
         """Return the newest offset of each key, -1 for unknown ones."""
@@ -87,16 +87,15 @@ class ExactOffsetMap:
         self.latest_offset = offset
         self._flags = None
 
-    def put_all(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
+    def put_all(self, keys: Sequence[bytes], offsets: Sequence[int], *, in_order: bool = False) -> None:
         """Note the newest offsets of several keys."""
         if not keys:
             return
         self._offsets.update(zip(_all_short(keys), offsets, strict=True))
         if self._flags is not None:
-            first, count = offsets[0], len(offsets)
-            at = first - self.start_offset
-            in_order = first > self.latest_offset and offsets == [*range(first, first + count)]
-            if in_order and 0 <= at <= len(self._flags) - count:
+            count = len(offsets)
+            at = offsets[0] - self.start_offset
+            if in_order and offsets[0] > self.latest_offset and 0 <= at <= len(self._flags) - count:
                 self._flags[at : at + count] = b"\1" * count
             else:
                 self._flags = None
@@ -150,7 +149,7 @@ class SkimpyOffsetMap:
         """Note one key. Raises ValueError when a new key finds no room."""
         self.put_all((key,), (offset,))
 
-    def put_all(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
+    def put_all(self, keys: Sequence[bytes], offsets: Sequence[int], *, in_order: bool = False) -> None:
         """Note the newest offsets of several keys. Raises ValueError when a new key finds no room."""
         table, slots = self._table, self.slots
         is_there, number = table.startswith, int.from_bytes

@@ -227,7 +227,7 @@ class LogSegment:
             max_bytes < batch_size,
         )
 
-    def translate_offset(self, offset: int, from_position: int = 0) -> BatchPlace | None:
+    def translate_offset(self, offset: i64, from_position: i64 = 0) -> BatchPlace | None:
         """Return the first batch whose last offset is at least `offset`; None when there is none.
 
         Raises OSError, CorruptRecord, CorruptIndex.

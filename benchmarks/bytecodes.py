@@ -48,7 +48,7 @@ from benchmarks.wire_requests import (
 from tests.support.certificates import CertificateAuthority
 
 WARM, COUNTED = 50, 200
-OLD_BATCHES = 200
+OLD_BATCHES = 300
 """More than a segment remembers the places of."""
 TOPIC = "counted"
 Counts = Counter[tuple[str, str]]

@@ -64,7 +64,7 @@ class History:
         info = self.log.append_as_leader(produced, self.epoch)
         assert info.first_offset == (RecordBatch(self.model[-1]).next_offset if self.model else self.start)
         stored = bytearray(produced)
-        stored[:8] = info.first_offset.to_bytes(8, "big")
+        stored[:8] = int(info.first_offset).to_bytes(8, "big")
         stored[12:16] = self.epoch.to_bytes(4, "big")
         self.model.append(bytes(stored))
 

@@ -13,7 +13,7 @@ import enum
 import errno
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from barnabas.runtime.files import Buffer
 
@@ -130,7 +130,7 @@ class SimulatedFile:
         buffer[: len(data)] = data
         return len(data)
 
-    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+    def write(self, buffers: tuple[Buffer, ...], position: int) -> int:
         node = self._open_node("write-begin")
         data = b"".join(buffers)
         death = None if self._disk.death is None else self._disk.death(self.path, data)
@@ -343,7 +343,7 @@ class SimulatedFiles:
         temporary = path + ".tmp"
         file = self.open(temporary, create=True, truncate=True)
         try:
-            file.write([data], 0)
+            file.write((data,), 0)
             file.sync()
         finally:
             file.close()

@@ -30,7 +30,7 @@ def refused_batch(
     """
     if (
         header is not None
-        and header.length + LOG_OVERHEAD == len(records)
+        and header.length == len(records)
         and version >= FIRST_VERSION_OF_ZSTD
         and not header.attributes & TRANSACTIONAL_MASK
     ):
@@ -49,7 +49,7 @@ def refused_batch(
         if version < FIRST_VERSION_OF_ZSTD and header.codec_id == Codec.ZSTD:
             text = f"Produce requests with version {version} are not allowed to use ZStandard compression"
             return ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
-        if _whole_batch_size(records[header.size :]) is not None:
+        if _whole_batch_size(records[header.length :]) is not None:
             return _only(version, "exactly one record batch per partition")
     except CorruptRecord as error:
         return ApiError(ErrorCode.CORRUPT_MESSAGE, str(error))

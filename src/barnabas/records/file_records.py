@@ -8,14 +8,12 @@ Kafka: FileRecords.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-_PIECE_BYTES = 256 * 1024
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
-
-# Not in the module of Send, which raises it: that one can be compiled, and mypyc compiles no subclass of OSError.
-class TruncatedFile(OSError):
-    """The error for a file that ends before the range that was promised to the peer: the channel can only close."""
+_PIECE_BYTES: Final = 256 * 1024
 
 
 class CountedFile(Protocol):
@@ -48,10 +46,10 @@ class FileRecords:
 
     __slots__ = ("content", "file", "position", "size")
 
-    def __init__(self, file: CountedFile, position: int, size: int, content: bytes | None = None) -> None:
+    def __init__(self, file: CountedFile, position: i64, size: i64, content: bytes | None = None) -> None:
         self.file = file
-        self.position = position
-        self.size = size
+        self.position: i64 = position
+        self.size: i64 = size
         self.content = content
 
     def __len__(self) -> int:

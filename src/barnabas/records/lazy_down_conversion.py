@@ -35,6 +35,12 @@ PADDING_PIECE_BYTES = 64 * 1024
 _PADDING_START = struct.Struct(">qi")
 
 
+# The error of Send, here because mypyc compiles no subclass of OSError, and the modules of Send and FileRecords can be
+# compiled.
+class TruncatedFile(OSError):
+    """The error for a file that ends before the range that was promised to the peer: the channel can only close."""
+
+
 class LazyDownConversionRecords:
     """The batches of `source` as messages of at most `magic`, from `first_offset` on; `len()` is what will be sent.
 

@@ -3,8 +3,7 @@
 Two readings of a header: the Produce handler makes one `BatchHeader` of a produced batch and hands it down: request
 rules, validation, producer state and the log look at the same one. Recovery, followers, the cleaner and consumers make
 one `RecordBatch`, a view, of each batch that they read. A view belongs to the thread that made it, keeps the buffer
-alive, and copies nothing until records are asked for. Both unpack the fields themselves: a view of a header would cost
-every look at a field a second one.
+alive, and copies nothing until records are asked for.
 
 A batch begins with 61 bytes of header. Its first 16 bytes are the leader's to write, so the checksum leaves them out:
 
@@ -31,12 +30,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.records.compression import DEFAULT_LIMIT_BYTES, Buffer, Codec, decompress
 from barnabas.records.crc import crc32c
 from barnabas.records.errors import CorruptRecord
+from barnabas.records.v2.header import HeaderFields
 from barnabas.records.v2.walk import Record, read_records
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = 61
@@ -68,45 +71,25 @@ MAX_SEQUENCE: Final = 2**31 - 1
 
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _CODECS: Final = tuple(Codec)
-_unpack = HEADER.unpack_from
-_new = tuple.__new__
+_view: Final = memoryview
 
 
-class BatchHeader(NamedTuple):
-    """The fields of a header, in the order in which they lie there."""
+class BatchHeader(HeaderFields):
+    """The header at the start of a produced batch, and what its attributes say."""
 
-    base_offset: int
-    length: int
-    """Size of what follows this field: `size` is 12 bytes more."""
-    partition_leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
+    __slots__ = ()
 
     @staticmethod
-    def parse(buffer: bytes | bytearray | memoryview) -> BatchHeader | None:
+    def parse(buffer: Buffer) -> BatchHeader | None:
         """Read the header at the start of `buffer`, or return None when there is none of magic 2.
 
         Nothing but the magic is checked: the length may be negative, the batch cut off.
         """
         try:
-            # `tuple.__new__` avoids the NamedTuple's constructor, a Python function: every produced batch comes here.
-            header = _new(BatchHeader, _unpack(buffer))
-        except struct.error:
+            header = BatchHeader(buffer)
+        except CorruptRecord:
             return None
         return header if header.magic == 2 else None
-
-    @property
-    def size(self) -> int:
-        """Size of the whole batch in bytes, header included."""
-        return self.length + LOG_OVERHEAD
 
     @property
     def codec_id(self) -> int:
@@ -143,72 +126,23 @@ class ControlRecord(NamedTuple):
         return cls(*_CONTROL_KEY.unpack_from(key))
 
 
-class RecordBatch:
+class RecordBatch(BatchHeader):
     """The batch at `position` of `buffer`, of which only the header must be there until records are asked for.
 
-    length: the whole size in bytes, with the 12 that the length field does not count. The constructor raises
-    CorruptRecord when the header is cut off, not of magic 2, or claims less than its own size.
+    The constructor raises CorruptRecord when the header is cut off, not of magic 2, or claims less than its own size.
     """
 
-    __slots__ = (
-        "attributes",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "buffer",
-        "count",
-        "crc",
-        "last_offset_delta",
-        "length",
-        "magic",
-        "max_timestamp",
-        "partition_leader_epoch",
-        "position",
-        "producer_epoch",
-        "producer_id",
-    )
-    attributes: int
-    base_offset: int
-    base_sequence: int
-    base_timestamp: int
-    buffer: Buffer
-    count: int
-    crc: int
-    last_offset_delta: int
-    length: int
-    magic: int
-    max_timestamp: int
-    partition_leader_epoch: int
-    position: int
-    producer_epoch: int
-    producer_id: int
+    __slots__ = ("buffer", "position")
 
-    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+    def __init__(self, buffer: Buffer, position: i64 = 0) -> None:
+        super().__init__(buffer, position)
         self.buffer = buffer
-        self.position = position
-        try:
-            (
-                self.base_offset,
-                length,
-                self.partition_leader_epoch,
-                self.magic,
-                self.crc,
-                self.attributes,
-                self.last_offset_delta,
-                self.base_timestamp,
-                self.max_timestamp,
-                self.producer_id,
-                self.producer_epoch,
-                self.base_sequence,
-                self.count,
-            ) = HEADER.unpack_from(buffer, position)
-        except struct.error:
-            raise CorruptRecord(f"{len(buffer) - position} bytes are too few for a batch header") from None
+        self.position: i64 = position
         if self.magic != 2:
             raise CorruptRecord(f"a batch of magic {self.magic} where 2 was expected")
-        if length < HEADER_SIZE - LOG_OVERHEAD:
+        if self.length < HEADER_SIZE:
+            length = self.length - LOG_OVERHEAD
             raise CorruptRecord(f"a batch claims a size of {length} bytes, less than its header")
-        self.length = length + LOG_OVERHEAD
 
     @property
     def codec(self) -> Codec:
@@ -222,16 +156,6 @@ class RecordBatch:
     def timestamp_type(self) -> int:
         """CREATE_TIME or LOG_APPEND_TIME."""
         return (self.attributes & TIMESTAMP_TYPE_MASK) >> 3
-
-    @property
-    def is_transactional(self) -> bool:
-        """Whether the batch is part of a transaction."""
-        return self.attributes & TRANSACTIONAL_MASK != 0
-
-    @property
-    def is_control(self) -> bool:
-        """Whether the batch holds markers for the consumer instead of records of users."""
-        return self.attributes & CONTROL_MASK != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
@@ -269,9 +193,8 @@ class RecordBatch:
         end = self.position + self.length
         if end > len(self.buffer):
             return False
-        # The views are released before the return: a bytearray cannot be resized as long as a view of it exists.
-        with memoryview(self.buffer) as view, view[self.position + ATTRIBUTES_POSITION : end] as covered:
-            return crc32c(covered) == self.crc
+        # The views live no longer than the call: a bytearray cannot be resized as long as a view of it exists.
+        return crc32c(_view(self.buffer)[self.position + ATTRIBUTES_POSITION : end]) == self.crc
 
     def check(self) -> None:
         """Check that the batch is whole and its checksum right. Raises CorruptRecord when not (Kafka: ensureValid)."""

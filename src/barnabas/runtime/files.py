@@ -10,13 +10,18 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 Buffer = bytes | bytearray | memoryview
 
 _READ_WITHOUT_WAITING: int | None = getattr(os, "RWF_NOWAIT", None)  # Linux
+
+_pread: Final = os.pread
+_pwritev: Final = os.pwritev
 
 MAX_BUFFERS_PER_WRITE: Final = 512
 """Fewer than any system's IOV_MAX (1024 on Linux)."""
@@ -43,7 +48,7 @@ class File(Protocol):
     def prefetch(self, position: int, size: int) -> None:
         """Announce that this range will be read soon. The call does not wait for the disk."""
 
-    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+    def write(self, buffers: tuple[Buffer, ...], position: int) -> int:
         """Write all of `buffers`, one after another, at `position`; return the bytes written, always all of them.
 
         Raises OSError when the write cannot be completed (disk full); the file is truncated back to `position` then.
@@ -134,9 +139,9 @@ class OperatingSystemFile:
         """Return the length in bytes."""
         return os.fstat(self._fd).st_size
 
-    def read(self, position: int, size: int) -> bytes:
+    def read(self, position: i64, size: i64) -> bytes:
         """Read up to `size` bytes, nearly always with one pread. Only the file's end or a signal cuts a read short."""
-        data = os.pread(self._fd, size, position)
+        data = _pread(self._fd, size, position)
         if len(data) == size or not data:
             return data
         pieces = [data]
@@ -176,12 +181,14 @@ class OperatingSystemFile:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._fd, position, size, os.POSIX_FADV_WILLNEED)
 
-    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+    def write(self, buffers: tuple[Buffer, ...], position: i64) -> i64:
         """Write with one pwritev in all but the rarest cases. Raises OSError when that cannot be completed."""
-        expected = sum(map(len, buffers))
+        expected: i64 = 0
+        for buffer in buffers:
+            expected += len(buffer)
         try:
             few_enough = buffers if len(buffers) <= MAX_BUFFERS_PER_WRITE else buffers[:MAX_BUFFERS_PER_WRITE]
-            written = os.pwritev(self._fd, few_enough, position)
+            written: i64 = _pwritev(self._fd, few_enough, position)
             if written != expected:
                 self._write_rest(buffers, position, written, expected)
         except OSError:
@@ -192,7 +199,7 @@ class OperatingSystemFile:
             raise
         return expected
 
-    def _write_rest(self, buffers: Sequence[Buffer], position: int, written: int, expected: int) -> None:
+    def _write_rest(self, buffers: tuple[Buffer, ...], position: i64, written: i64, expected: i64) -> None:
         """Write what one pwritev left over. Raises OSError: ENOSPC when the disk takes no more."""
         # A copy, because a short write is rare and may end in the middle of a buffer.
         joined = memoryview(b"".join(buffers))
@@ -294,7 +301,7 @@ class OperatingSystemFiles:
         temporary = path + ".tmp"
         file = self.open(temporary, create=True, truncate=True)
         try:
-            file.write([data], 0)
+            file.write((data,), 0)
             file.sync()
         finally:
             file.close()

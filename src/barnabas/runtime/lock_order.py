@@ -1,8 +1,8 @@
 """The lock order, and a debug switch that checks it while tests run.
 
 Locks whose order matters are made by `ranked_lock` where their owner is made. With the switch off (always, outside
-tests) that makes a plain lock of `threading`, and costs nothing. With BARNABAS_CHECK_LOCK_ORDER=1 in the environment a
-thread that takes the locks in another order, or completes a delayed operation while it holds one, gets
+tests) that makes a plain lock of `runtime.locks`, and costs nothing. With BARNABAS_CHECK_LOCK_ORDER=1 in the
+environment a thread that takes the locks in another order, or completes a delayed operation while it holds one, gets
 LockOrderViolation. The locks that a thread holds are thread-local, so this module needs no lock. Kafka: none.
 """
 
@@ -13,9 +13,12 @@ import threading
 from enum import IntEnum
 from typing import Any
 
+from barnabas.runtime.locks import Lock, ReentrantLock
+
 ENVIRONMENT_VARIABLE = "BARNABAS_CHECK_LOCK_ORDER"
-CHECKING = os.environ.get(ENVIRONMENT_VARIABLE) == "1"
-"""Whether the switch is on. Read once: a coordinator makes a lock for each of a hundred thousand ids that it loads."""
+CHECKING = os.environ.get(ENVIRONMENT_VARIABLE) == "1" and Lock is threading.Lock
+"""Whether the switch is on. Read once: a coordinator makes a lock for each of a hundred thousand ids that it loads. The
+compiled build has none: its locks are native, and typed."""
 
 
 class LockRank(IntEnum):
@@ -44,7 +47,7 @@ _held = _Held()
 
 def ranked_lock(rank: LockRank, *, reentrant: bool = False) -> Any:
     """Make a lock of this rank: a plain lock, or with the switch on one that checks."""
-    plain = threading.RLock() if reentrant else threading.Lock()
+    plain = ReentrantLock() if reentrant else Lock()
     return RankedLock(rank, plain) if CHECKING else plain
 
 

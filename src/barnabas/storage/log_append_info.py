@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 
 class RecordError(NamedTuple):
@@ -71,24 +74,24 @@ class LogAppendInfo:
 
     def __init__(
         self,
-        first_offset: int,
-        last_offset: int,
-        max_timestamp: int,
-        log_append_time_ms: int,
-        log_start_offset: int,
-        valid_bytes: int,
-        record_count: int,
-        conversion_ns: int = 0,
+        first_offset: i64,
+        last_offset: i64,
+        max_timestamp: i64,
+        log_append_time_ms: i64,
+        log_start_offset: i64,
+        valid_bytes: i64,
+        record_count: i64,
+        conversion_ns: i64 = 0,
         is_duplicate: bool = False,
     ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.max_timestamp = max_timestamp
-        self.log_append_time_ms = log_append_time_ms
-        self.log_start_offset = log_start_offset
-        self.valid_bytes = valid_bytes
-        self.record_count = record_count
-        self.conversion_ns = conversion_ns
+        self.first_offset: i64 = first_offset
+        self.last_offset: i64 = last_offset
+        self.max_timestamp: i64 = max_timestamp
+        self.log_append_time_ms: i64 = log_append_time_ms
+        self.log_start_offset: i64 = log_start_offset
+        self.valid_bytes: i64 = valid_bytes
+        self.record_count: i64 = record_count
+        self.conversion_ns: i64 = conversion_ns
         self.is_duplicate = is_duplicate
         self.leader_hw_increased = False
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-from crc32c import crc32c
 
 from barnabas.api.apis import Apis
 from barnabas.api.brief import AT_ONCE_BATCHES
@@ -34,13 +33,14 @@ from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records import compression
 from barnabas.records.compression import XERIAL_HEADER, Codec
 from barnabas.records.legacy_records import encode_message_set
-from barnabas.records.record_batch import ATTRIBUTES_POSITION, HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from barnabas.records.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, LOG_OVERHEAD
 from barnabas.records.v2.walk import Record
 from barnabas.replica.requests.replica_appender import ReplicaAppender
 from barnabas.storage.validation.validator import AT_ONCE_BYTES, AT_ONCE_COMPRESSED_BYTES, AT_ONCE_PIECES
 from tests.support.classic_coordinator import ClassicCoordinator
 from tests.support.no_transaction_coordinator import BuiltVerifier, NoTransactionCoordinator
 from tests.support.recording_channel import RecordingChannel, connection
+from tests.support.stored_batches import changed
 from tests.unit.coordinator.group.offset_harness import GroupBroker
 from tests.unit.replica.replica_harness import Replicas
 from tests.unit.storage.log_harness import Broker, batch, log_config
@@ -64,11 +64,7 @@ class WaitingChannel(RecordingChannel):
 
 def stamped(produced: bytes) -> bytes:
     """The batch with the bit of LogAppendTime set."""
-    header = BatchHeader.parse(produced)
-    assert header is not None
-    header = header._replace(attributes=header.attributes | 8)
-    body = HEADER.pack(*header)[ATTRIBUTES_POSITION:] + produced[HEADER_SIZE:]
-    return HEADER.pack(*header._replace(crc=crc32c(body))) + produced[HEADER_SIZE:]
+    return changed(produced, attributes=produced[ATTRIBUTES_POSITION + 1] | 8)
 
 
 MANY = 5000
@@ -129,11 +125,8 @@ def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: byte
 def with_body(codec: Codec, stored: bytes, **fields: int) -> bytes:
     """A batch of one record, whose header is right, and whose records are `stored`."""
     produced = batch()[:HEADER_SIZE] + stored
-    header = BatchHeader.parse(produced)
-    assert header is not None
-    header = header._replace(length=len(produced) - LOG_OVERHEAD, attributes=int(codec))
-    body = HEADER.pack(*header)[ATTRIBUTES_POSITION:] + stored
-    return HEADER.pack(*header._replace(crc=crc32c(body))._replace(**fields)) + stored
+    produced = changed(produced, length=len(produced) - LOG_OVERHEAD, attributes=int(codec))
+    return changed(produced, fix_crc=False, **fields)
 
 
 MEMBER = gzip.compress(b"")

@@ -25,7 +25,7 @@ def test_fields() -> None:
         for name in ("base_offset", "crc", "attributes", "last_offset_delta", "base_timestamp", "max_timestamp"):
             assert getattr(header, name) == getattr(batch, name)
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, 4)
-        assert (header.size, header.record_count, header.codec_id) == (len(data), 2, Codec.ZSTD)
+        assert (header.length, header.count, header.codec_id) == (len(data), 2, Codec.ZSTD)
         assert (header.is_transactional, header.is_control, header.is_stamped) == (True, False, False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -17,7 +18,7 @@ from barnabas.records.record_batch import HEADER_SIZE, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.records.v2.walk import Record, count_records, read_records, scan_keys
 from barnabas.storage.validation import record_scan
-from barnabas.storage.validation.record_scan import RecordSummary, scan_pieces, scan_records
+from barnabas.storage.validation.record_scan import scan_pieces, scan_records
 
 TP0 = TopicPartition("t", 0)
 TIME_MS = 1_700_000_000_000
@@ -133,14 +134,14 @@ def consumed(batch: RecordBatch, limit: int, shapes: KnownShapes) -> Read:
     return Read(records, False)
 
 
-def summary_of(body: bytes, count: int) -> RecordSummary | None:
+def summary_of(body: bytes, count: int) -> tuple[int, int, bool, bool] | None:
     try:
         records = list(read_records(body, count, 0, 0, None))
     except CorruptRecord:
         return None
     times = [record.timestamp for record in records]
     consecutive = [record.offset for record in records] == list(range(count))
-    return RecordSummary(min(times), max(times), consecutive, any(record.key is None for record in records))
+    return min(times), max(times), consecutive, any(record.key is None for record in records)
 
 
 def check_validation(body: bytes, count: int, piece: int) -> None:
@@ -148,12 +149,15 @@ def check_validation(body: bytes, count: int, piece: int) -> None:
     pieces = (body[start : start + piece] for start in range(0, len(body), piece))
     if expected is None:
         with pytest.raises(CorruptRecord):
-            scan_records(body, count)
+            scan_records(body, 0, count)
         with pytest.raises(CorruptRecord):
             scan_pieces(pieces, count)
     else:
-        assert scan_records(body, count) == expected
-        assert scan_pieces(pieces, count) == expected
+        for found in (scan_records(body, 0, count), scan_records(b"head" + body, 4, count), scan_pieces(pieces, count)):
+            assert expected == (
+                *(found.min_timestamp_delta, found.max_timestamp_delta),
+                *(found.offsets_consecutive, found.has_null_key),
+            )
         assert count_records(body, 0, len(body)) == count
 
 
@@ -166,6 +170,10 @@ def check_cleaner(batch: RecordBatch, expected: Read) -> None:
         return
     assert found.starts == sorted(found.starts)
     assert (found.starts[0], found.starts[-1], len(found.starts)) == (HEADER_SIZE, batch.end, batch.count + 1)
+    assert found.in_order == all(after == before + 1 for before, after in pairwise(found.offsets))
+    unkeyed = scan_keys(bytes(batch.buffer), HEADER_SIZE, batch.end, batch.count, batch.base_offset, False)
+    assert (unkeyed.starts, unkeyed.offsets, unkeyed.keyless) == (found.starts, found.offsets, found.keyless)
+    assert (unkeyed.keys, unkeyed.tombstones) == ([], found.tombstones)
     if not expected.is_corrupt:
         assert found.keys == [record.key for record in expected.records]
         assert found.offsets == [record.offset for record in expected.records]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.runtime import files
 from barnabas.runtime.files import MAX_BUFFERS_PER_WRITE, OperatingSystemFiles
 
 FILES = OperatingSystemFiles()
@@ -18,9 +19,9 @@ def path(tmp_path: Path) -> str:
 
 def test_writes_many_buffers_at_a_position(path: str) -> None:
     file = FILES.open(path, create=True)
-    assert file.write([b"head"], 0) == 4
+    assert file.write((b"head",), 0) == 4
     count = MAX_BUFFERS_PER_WRITE + 5
-    assert file.write([b"", bytearray(b"ab"), *[memoryview(b"c")] * count], 4) == count + 2
+    assert file.write((b"", bytearray(b"ab"), *[memoryview(b"c")] * count), 4) == count + 2
     assert file.size() == count + 6
     assert file.read(2, 4) == b"adab"
     assert file.read(4, 10_000) == b"ab" + b"c" * count
@@ -29,11 +30,12 @@ def test_writes_many_buffers_at_a_position(path: str) -> None:
     file.close()
 
 
+@pytest.mark.interpreted
 def test_a_short_write_is_completed(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = FILES.open(path, create=True)
     real = os.pwritev
-    monkeypatch.setattr(os, "pwritev", lambda fd, buffers, at: real(fd, [bytes(buffers[0])[:1]], at))
-    assert file.write([b"abc", b"def"], 0) == 6
+    monkeypatch.setattr(files, "_pwritev", lambda fd, buffers, at: real(fd, [bytes(buffers[0])[:1]], at))
+    assert file.write((b"abc", b"def"), 0) == 6
     assert file.read(0, 10) == b"abcdef"
     file.close()
 
@@ -52,18 +54,19 @@ def test_reads_fill_a_buffer_up_to_the_end(path: str, monkeypatch: pytest.Monkey
     file.close()
 
 
+@pytest.mark.interpreted
 def test_a_full_disk_truncates_back(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = FILES.open(path, create=True)
-    file.write([b"whole"], 0)
+    file.write((b"whole",), 0)
     real = os.pwritev
-    monkeypatch.setattr(os, "pwritev", lambda fd, buffers, at: real(fd, [bytes(buffers[0])[:2]], at))
+    monkeypatch.setattr(files, "_pwritev", lambda fd, buffers, at: real(fd, [bytes(buffers[0])[:2]], at))
 
     def full(fd: int, data: memoryview, at: int) -> int:
         raise OSError(errno.ENOSPC, "disk full")
 
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(OSError, match="disk full"):
-        file.write([b"torn"], 5)
+        file.write((b"torn",), 5)
     assert file.size() == 5
     file.close()
 
@@ -107,14 +110,14 @@ def test_read_only_files_cannot_be_written(path: str) -> None:
     FILES.write_atomically(path, b"kept")
     file = OperatingSystemFiles(read_only=True).open(path)
     with pytest.raises(OSError, match="Bad file descriptor"):
-        file.write([b"lost"], 0)
+        file.write((b"lost",), 0)
     assert file.read(0, 10) == b"kept"
     file.close()
 
 
 def test_what_was_just_written_is_cached_and_what_cannot_be_told_counts_as_cached(path: str) -> None:
     file = FILES.open(path, create=True)
-    file.write([bytes(10_000)], 0)
+    file.write((bytes(10_000),), 0)
     assert file.is_cached(9_999)
     file.close()
     assert file.is_cached(9_999)

@@ -10,6 +10,8 @@ from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.runtime import lock_order
 from barnabas.runtime.lock_order import LockOrderViolation, LockRank, RankedLock, ranked_lock
 
+pytestmark = pytest.mark.interpreted
+
 
 class Operation(DelayedOperation):
     def try_complete(self) -> bool:

@@ -185,7 +185,7 @@ def check_segment_indexes(segment: LogSegment) -> int:
         assert (place.position, place.last_offset) == (entry.position, entry.offset)
         assert index.lookup(entry.offset) == entry
     assert entries == sorted(entries)
-    time_entries = [times.entry(number) for number in range(times.entries)]
+    time_entries = [_pair(times.entry(number)) for number in range(times.entries)]
     for timestamp, offset in time_entries:
         upto = [one for one in batches if one.last_offset <= offset]
         assert upto[-1].last_offset == offset
@@ -193,8 +193,12 @@ def check_segment_indexes(segment: LogSegment) -> int:
     assert time_entries == sorted(time_entries)
     largest = max(((one.max_timestamp, -one.last_offset) for one in batches), default=None)
     if largest is not None and largest[0] >= 0:
-        assert segment.max_timestamp_and_offset() == TimestampOffset(largest[0], -largest[1])
+        assert _pair(segment.max_timestamp_and_offset()) == (largest[0], -largest[1])
     return len(entries) + len(time_entries)
+
+
+def _pair(entry: TimestampOffset) -> tuple[int, int]:
+    return entry.timestamp, entry.offset
 
 
 def fault_once(call: str, error: OSError, path_ends: str = "") -> Callable[[str, str], OSError | None]:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.records.file_records import FileRecords, TruncatedFile
+from barnabas.records.file_records import FileRecords
+from barnabas.records.lazy_down_conversion import TruncatedFile
 from barnabas.transport.channel.send import FILE_BYTES_PER_TURN, READ_INSTEAD_BYTES, Send
 from barnabas.transport.channel.transport_layer import PlaintextTransportLayer
 from tests.support.memory_network import MemoryNetwork, MemorySocket

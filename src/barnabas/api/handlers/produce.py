@@ -184,7 +184,7 @@ class ProduceApi:
                     if (
                         header is None
                         or header.attributes & CODEC_MASK
-                        or header.record_count > AT_ONCE_RECORDS
+                        or header.count > AT_ONCE_RECORDS
                         or name in self._slow_topics
                     ):
                         self._look_ahead(request, entry, to_append)

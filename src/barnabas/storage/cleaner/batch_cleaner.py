@@ -204,10 +204,22 @@ class BatchCleaner:
 
     def _clean_records(self, batch: RecordBatch, *, keeps_header: bool) -> CleanedBatch | None:
         """Return the batch with the records that stay; None when nothing is written. Raises CorruptRecord."""
-        body, found = batch_keys(batch)
         horizon_ms = batch.delete_horizon_ms
         drops_tombstones = horizon_ms is not None and horizon_ms <= self._terms.now_ms
-        kept = self._kept(found, drops_tombstones=drops_tombstones)
+        offsets = self._map
+        needs_keys = (
+            offsets.superseded is None
+            or batch.base_offset < offsets.start_offset
+            or batch.last_offset > offsets.latest_offset
+        )
+        body, found = batch_keys(batch, with_keys=needs_keys)
+        flags = None if needs_keys else self._superseded(found)
+        if flags is not None:
+            kept = _not_superseded(flags, found.tombstones if drops_tombstones else ())
+        else:
+            if not needs_keys:
+                body, found = batch_keys(batch)
+            kept = self._kept(found, drops_tombstones=drops_tombstones)
         if kept is None:
             return self._keep_all(batch, needs_horizon=bool(found.tombstones) and horizon_ms is None)
         if not kept:
@@ -237,6 +249,18 @@ class BatchCleaner:
         if offsets[-1] > latest:
             kept = [keep or offset > latest for keep, offset in zip(kept, offsets, strict=True)]
         return None if all(kept) else [place for place, keep in enumerate(kept) if keep]
+
+    def _superseded(self, found: RecordKeys) -> bytes | None:
+        """Return a byte for each record, not 0 if its key has a newer offset; None where only the keys can tell."""
+        superseded = self._map.superseded
+        if superseded is None or found.keyless or not found.in_order:
+            return None
+        count = len(found.offsets)
+        at = found.offsets[0] - self._map.start_offset
+        if at < 0:
+            return None
+        flags = superseded[at : at + count]
+        return flags if len(flags) == count else None
 
     def _newest_with_keys(self, keys: Sequence[bytes | None], offsets: Sequence[int], latest: int) -> list[int]:
         """Return newest offsets as `OffsetMap.newest` does; records without a key are invalid here and are dropped."""
@@ -286,16 +310,24 @@ class BatchCleaner:
         return CleanedBatch(data, len(data), kept[0].offset, kept[-1].offset, max_timestamp)
 
 
-def batch_keys(batch: RecordBatch) -> tuple[bytes, RecordKeys]:
+def _not_superseded(flags: bytes, dropped: Sequence[int]) -> list[int] | None:
+    """Return the places of the records that stay, but for the dropped ones; None when all do."""
+    kept = [place for place in range(len(flags)) if flags[place] == 0]
+    if dropped:
+        kept = [place for place in kept if place not in dropped]
+    return None if len(kept) == len(flags) else kept
+
+
+def batch_keys(batch: RecordBatch, *, with_keys: bool = True) -> tuple[bytes, RecordKeys]:
     """Return the bytes that hold the batch's records, decompressed if need be, and their keys. Raises CorruptRecord.
 
     The batch's buffer must be bytes, as a read of a file returns them.
     """
     if batch.attributes & CODEC_MASK:
         body = batch.decompressed_records()
-        return body, scan_keys(body, 0, len(body), batch.count, batch.base_offset)
+        return body, scan_keys(body, 0, len(body), batch.count, batch.base_offset, with_keys)
     body = cast("bytes", batch.buffer)
-    return body, scan_keys(body, batch.position + HEADER_SIZE, batch.end, batch.count, batch.base_offset)
+    return body, scan_keys(body, batch.position + HEADER_SIZE, batch.end, batch.count, batch.base_offset, with_keys)
 
 
 def timestamp_delta(body: bytes, start: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.segment import offset_index
 from barnabas.storage.segment import time_index as time_index_module
-from barnabas.storage.segment.log_segment import LogSegment
+from barnabas.storage.segment.log_segment import NOT_KNOWN, LogSegment
 
 logger = logging.getLogger("barnabas.storage.cleaner.log_cleaner")
 
@@ -143,9 +143,9 @@ def max_compaction_delay_ms(log: UnifiedLog, first_dirty: int, now_ms: int) -> i
 
 def _first_timestamp(segment: LogSegment) -> int:
     """Return the timestamp of the first batch. It never changes, so the segment keeps it."""
-    if segment.rolling_timestamp is None and segment.size:
+    if segment.rolling_timestamp == NOT_KNOWN and segment.size:
         segment.rolling_timestamp = segment.first_batch_timestamp()
-    return segment.rolling_timestamp if segment.rolling_timestamp is not None else -1
+    return max(segment.rolling_timestamp, -1)
 
 
 def inactive_segments(log: UnifiedLog, offset: int) -> Sequence[LogSegment]:

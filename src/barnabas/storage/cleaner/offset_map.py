@@ -19,7 +19,7 @@ EXACT_BYTES_PER_ENTRY = 224
 """The most memory that an entry of `ExactOffsetMap` takes: key object, number, and the table while it grows.
 
 Measured with tracemalloc (Python 3.11, 700,000 keys): 137 bytes for 8-byte keys, 175 for the longest; 205 while the
-table is being copied; the allocator rounds each object up to 16 bytes.
+table is being copied; the allocator rounds each object up to 16 bytes. And two for `superseded`.
 """
 LONGEST_PLAIN_KEY = 46
 """Longer keys are kept as a digest that is one byte longer, so that no plain key equals a digest."""
@@ -29,10 +29,16 @@ _EMPTY = bytes(_DIGEST_SIZE)
 
 
 class OffsetMap(Protocol):
-    """Newest offsets by key. latest_offset: the last offset that was taken into account, -1 at first."""
+    """Newest offsets by key. latest_offset: the last offset that was taken into account, -1 at first.
+
+    superseded: once `finish` was called, a byte for each offset from `start_offset` on, not 0 for records whose key has
+    a newer one; None where that is not known.
+    """
 
     slots: int
+    start_offset: int
     latest_offset: int
+    superseded: bytes | None
 
     def __len__(self) -> int:
         """Return the number of keys."""
@@ -40,11 +46,14 @@ class OffsetMap(Protocol):
     def put(self, key: bytes, offset: int) -> None:
         """Note that `offset`, larger than all before, is the newest of `key`. The map must not be full."""
 
-    def put_all(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
-        """Note several keys; there must be room for all of them."""
+    def put_all(self, keys: Sequence[bytes], offsets: Sequence[int], *, in_order: bool = False) -> None:
+        """Note several keys; there must be room for all of them. in_order: no offset is left out between them."""
 
     def newest(self, keys: Sequence[bytes]) -> list[int]:
         """Return the newest offset of each key, -1 for unknown ones."""
+
+    def finish(self) -> None:
+        """Note that no more keys come."""
 
     @property
     def utilization(self) -> float:
@@ -52,14 +61,22 @@ class OffsetMap(Protocol):
 
 
 class ExactOffsetMap:
-    """A dictionary: short keys themselves, digests of long ones."""
+    """A dictionary: short keys themselves, digests of long ones.
 
-    __slots__ = ("_offsets", "latest_offset", "slots")
+    dirty_offsets: how many offsets, from the start on, may be put. For most of the log's dirty part it can be told from
+    the offset alone whether a record stays, without its key. That holds as long as offsets only rise: a producer wrote
+    them, and may have written anything.
+    """
 
-    def __init__(self, memory_bytes: int) -> None:
+    __slots__ = ("_flags", "_offsets", "latest_offset", "slots", "start_offset", "superseded")
+
+    def __init__(self, memory_bytes: int, start_offset: int = 0, dirty_offsets: int = 0) -> None:
         self.slots = memory_bytes // EXACT_BYTES_PER_ENTRY
+        self.start_offset = start_offset
         self.latest_offset = NO_OFFSET
+        self.superseded: bytes | None = None
         self._offsets: dict[bytes, int] = {}
+        self._flags: bytearray | None = bytearray(dirty_offsets) if dirty_offsets else None
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -68,12 +85,31 @@ class ExactOffsetMap:
         """Note the newest offset of one key."""
         self._offsets[_short(key)] = offset
         self.latest_offset = offset
+        self._flags = None
 
-    def put_all(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
+    def put_all(self, keys: Sequence[bytes], offsets: Sequence[int], *, in_order: bool = False) -> None:
         """Note the newest offsets of several keys."""
-        if keys:
-            self._offsets.update(zip(_all_short(keys), offsets, strict=True))
-            self.latest_offset = offsets[-1]
+        if not keys:
+            return
+        self._offsets.update(zip(_all_short(keys), offsets, strict=True))
+        if self._flags is not None:
+            count = len(offsets)
+            at = offsets[0] - self.start_offset
+            if in_order and offsets[0] > self.latest_offset and 0 <= at <= len(self._flags) - count:
+                self._flags[at : at + count] = b"\1" * count
+            else:
+                self._flags = None
+        self.latest_offset = offsets[-1]
+
+    def finish(self) -> None:
+        """Note that no more keys come: of all offsets that were put, those in the map are not superseded."""
+        flags = self._flags
+        if flags is not None:
+            start = self.start_offset
+            for offset in self._offsets.values():
+                flags[offset - start] = 0
+            self.superseded = bytes(flags)
+            self._flags = None
 
     def newest(self, keys: Sequence[bytes]) -> list[int]:
         """Return the newest offset of each key, -1 for unknown ones."""
@@ -96,11 +132,13 @@ class ExactOffsetMap:
 class SkimpyOffsetMap:
     """A hash table in one bytearray, probed as Kafka's: first by the bytes of the digest, then place by place."""
 
-    __slots__ = ("_entries", "_table", "latest_offset", "slots")
+    __slots__ = ("_entries", "_table", "latest_offset", "slots", "start_offset", "superseded")
 
     def __init__(self, memory_bytes: int) -> None:
         self.slots = memory_bytes // SKIMPY_BYTES_PER_ENTRY
+        self.start_offset = 0
         self.latest_offset = NO_OFFSET
+        self.superseded: bytes | None = None
         self._entries = 0
         self._table = bytearray(self.slots * SKIMPY_BYTES_PER_ENTRY)
 
@@ -111,7 +149,7 @@ class SkimpyOffsetMap:
         """Note one key. Raises ValueError when a new key finds no room."""
         self.put_all((key,), (offset,))
 
-    def put_all(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
+    def put_all(self, keys: Sequence[bytes], offsets: Sequence[int], *, in_order: bool = False) -> None:
         """Note the newest offsets of several keys. Raises ValueError when a new key finds no room."""
         table, slots = self._table, self.slots
         is_there, number = table.startswith, int.from_bytes
@@ -146,6 +184,9 @@ class SkimpyOffsetMap:
             newest.append(number(table[place + _DIGEST_SIZE : place + SKIMPY_BYTES_PER_ENTRY], "big"))
         return newest
 
+    def finish(self) -> None:
+        """Do nothing: which offsets were overwritten is not kept."""
+
     def _place(self, digest: bytes) -> int:
         """Return the place of the digest, or an empty one for it; -1 when it is not there and all are taken."""
         slots = self.slots
@@ -164,10 +205,10 @@ class SkimpyOffsetMap:
         return self._entries / self.slots
 
 
-def offset_map_for(memory_bytes: int, load_factor: float, dirty_offsets: int) -> OffsetMap:
-    """Make a map that takes at most `memory_bytes`, for a dirty part of `dirty_offsets` offsets."""
+def offset_map_for(memory_bytes: int, load_factor: float, start_offset: int, dirty_offsets: int) -> OffsetMap:
+    """Make a map that takes at most `memory_bytes`, for a dirty part of `dirty_offsets` offsets from the start on."""
     if dirty_offsets <= int(memory_bytes // EXACT_BYTES_PER_ENTRY * load_factor):
-        return ExactOffsetMap(memory_bytes)
+        return ExactOffsetMap(memory_bytes, start_offset, max(dirty_offsets, 0))
     return SkimpyOffsetMap(memory_bytes)
 
 

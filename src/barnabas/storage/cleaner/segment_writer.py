@@ -24,7 +24,7 @@ from barnabas.storage.file_names import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from barnabas.storage.segment.offset_index import MAX_RELATIVE_OFFSET
-from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimestampOffset
+from barnabas.storage.segment.time_index import NO_TIMESTAMP
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 
 _OFFSET_ENTRY = struct.Struct(">ii")
@@ -50,7 +50,8 @@ class CleanedSegmentWriter:
         "_file",
         "_files",
         "_index",
-        "_largest",
+        "_largest_timestamp",
+        "_offset_of_largest",
         "_pending",
         "_pending_bytes",
         "_since_last_entry",
@@ -73,7 +74,8 @@ class CleanedSegmentWriter:
         self._index = bytearray()
         self._time_index = bytearray()
         self._aborted = bytearray()
-        self._largest = TimestampOffset(NO_TIMESTAMP, terms.base_offset)
+        self._largest_timestamp = NO_TIMESTAMP
+        self._offset_of_largest = terms.base_offset
         self._entered_timestamp = NO_TIMESTAMP
 
     @property
@@ -86,8 +88,8 @@ class CleanedSegmentWriter:
         terms = self._terms
         if not 0 <= batch.last_offset - terms.base_offset <= MAX_RELATIVE_OFFSET:
             raise CorruptRecord(f"offset {batch.last_offset} does not fit a segment that begins at {terms.base_offset}")
-        if batch.max_timestamp > self._largest.timestamp:
-            self._largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+        if batch.max_timestamp > self._largest_timestamp:
+            self._largest_timestamp, self._offset_of_largest = batch.max_timestamp, batch.last_offset
         if self._since_last_entry > terms.index_interval_bytes:
             self._enter(batch.last_offset)
             self._since_last_entry = 0
@@ -131,21 +133,21 @@ class CleanedSegmentWriter:
             self._enter_timestamp()
 
     def _enter_timestamp(self) -> None:
-        timestamp, offset = self._largest
+        timestamp = self._largest_timestamp
         if timestamp > self._entered_timestamp:
-            self._time_index += _TIME_ENTRY.pack(timestamp, offset - self._terms.base_offset)
+            self._time_index += _TIME_ENTRY.pack(timestamp, self._offset_of_largest - self._terms.base_offset)
             self._entered_timestamp = timestamp
 
     def _write_pending(self) -> None:
         if self._pending:
-            self._file.write(self._pending, self._written)
+            self._file.write(tuple(self._pending), self._written)
             self._written += self._pending_bytes
             self._pending, self._pending_bytes = [], 0
 
     def _write_file(self, suffix: str, data: bytearray) -> None:
         file = self._files.open(self._path(suffix), create=True, truncate=True)
         try:
-            file.write([bytes(data)], 0)
+            file.write((bytes(data),), 0)
             file.sync()
         finally:
             file.close()

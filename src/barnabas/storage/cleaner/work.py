@@ -92,7 +92,7 @@ class CleanerWork:
         Raises OSError, CorruptRecord.
         """
         dirty_offsets = max((segment.end_offset for segment in request.segments), default=0) - request.start_offset
-        self._map = offset_map_for(request.map_bytes, request.load_factor, dirty_offsets)
+        self._map = offset_map_for(request.map_bytes, request.load_factor, request.start_offset, dirty_offsets)
         # For the copy, which begins at the start of the log. The filling, from the first dirty offset on, has its own.
         self._transactions = CleanedTransactions()
         self._throttle = CleanerThrottle(request.bytes_per_second, self._clock, self._sleep)
@@ -101,6 +101,7 @@ class CleanerWork:
         for segment in request.segments:
             if not filling.add_segment(segment, self._batches(segment.path, segment.position, segment.size)):
                 break
+        self._map.finish()
         return MapResult(self._map.latest_offset, self._map.utilization, filling.bytes_read)
 
     def clean_group(self, request: GroupRequest) -> GroupResult:
@@ -185,7 +186,7 @@ class _MapFilling:
         """Put the keys of a batch into the map; False when the map is full. Raises CorruptRecord."""
         if isinstance(batch, LegacyBatch):
             records = list(batch.records())
-            return self._add([record.key for record in records], [record.offset for record in records])
+            return self._add([record.key for record in records], [record.offset for record in records], in_order=False)
         if batch.is_control:
             self._transactions.on_control_batch(batch)
             return True
@@ -193,9 +194,9 @@ class _MapFilling:
         if self._transactions.on_batch(batch) or batch.count == 0:
             return True
         found = batch_keys(batch)[1]
-        return self._add(found.keys, found.offsets)
+        return self._add(found.keys, found.offsets, in_order=found.in_order and not found.keyless)
 
-    def _add(self, keys: list[bytes | None], offsets: list[int]) -> bool:
+    def _add(self, keys: list[bytes | None], offsets: list[int], *, in_order: bool) -> bool:
         """Put the records that have a key and lie behind the start; False when the map is full."""
         start = self._start_offset
         if offsets[0] < start or None in keys:
@@ -208,7 +209,7 @@ class _MapFilling:
             present = cast("list[bytes]", keys)
         room = self._most_entries - len(self._map)
         if len(present) <= room:
-            self._map.put_all(present, offsets)
+            self._map.put_all(present, offsets, in_order=in_order)
             return True
         for key, offset in zip(present, offsets, strict=True):
             if len(self._map) >= self._most_entries:

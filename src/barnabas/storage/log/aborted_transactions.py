@@ -68,8 +68,9 @@ def _aborted_among(local: LocalLog, segment: LogSegment, data: FetchDataInfo) ->
 
     Raises OSError, CorruptIndex.
     """
-    start_offset, base_offset, position = data.fetch_offset
-    upper_bound = segment.upper_bound_offset(position, len(data.records))
+    place = data.fetch_offset
+    start_offset, base_offset = place.message_offset, place.segment_base_offset
+    upper_bound = segment.upper_bound_offset(place.position_in_segment, len(data.records))
     if upper_bound is None:
         following = local.segments.higher(base_offset)
         upper_bound = local.end.message_offset if following is None else following.base_offset

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
@@ -23,8 +22,6 @@ from barnabas.storage.log_append_info import LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.append import TransactionEnd
 from barnabas.storage.segment.batch_scan import Batch
-
-_new_tuple: Final = tuple.__new__
 
 
 def checked_batches(records: Buffer, topic_partition: TopicPartition) -> list[Batch]:
@@ -123,7 +120,7 @@ def _append_of_producer(state: LogState, batch: RecordBatch, data: memoryview, l
         text = f"{error} in topic partition {local.topic_partition}"
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, text) from None
     end = TransactionEnd(states, marker, completed) if marker is not None else None
-    place = _new_tuple(LogOffsetMetadata, (batch.base_offset, segment.base_offset, segment.size))
+    place = LogOffsetMetadata(batch.base_offset, segment.base_offset, segment.size)
     # The index entry before the marker: a reader that sees the marker must find the transaction among the aborted ones.
     try:
         if end is not None:

@@ -12,12 +12,13 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING
 
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import Buffer
 from barnabas.runtime.lock_order import LockRank, ranked_lock
+from barnabas.runtime.locks import Lock
 from barnabas.storage.fetch_data import FetchDataInfo
 from barnabas.storage.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from barnabas.storage.log_environment import LogEnvironment
@@ -26,17 +27,18 @@ from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.log_segments import LogSegments
 from barnabas.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
-_new_tuple: Final = tuple.__new__
-"""Makes a NamedTuple without its constructor, which is a Python function: every append makes one."""
+logger = logging.getLogger(__name__)
 
 
 class LocalLog:
     """A log's files, without any until the loader adds the segments and sets end and recovery point.
 
     end: the log end offset and its place. recovery_point: the offset below which everything is on stable storage.
-    Every method that touches files raises OSError.
+    segment_bytes, flush_messages: the settings that every append looks at. Every method that touches files raises
+    OSError.
     """
 
     __slots__ = (
@@ -47,8 +49,10 @@ class LocalLog:
         "directory",
         "end",
         "environment",
+        "flush_messages",
         "last_flush_ms",
         "recovery_point",
+        "segment_bytes",
         "segments",
         "topic_partition",
     )
@@ -65,32 +69,34 @@ class LocalLog:
         self.update_config(config)
         self.segments = LogSegments()
         self.end = LogOffsetMetadata(0)
-        self.recovery_point = 0
+        self.recovery_point: i64 = 0
         self.last_flush_ms = environment.clock.milliseconds()
         self.environment = environment
-        self._flush_lock = ranked_lock(LockRank.FLUSH)
+        self._flush_lock: Lock = ranked_lock(LockRank.FLUSH)
         self._directory_synced = False
 
     def update_config(self, config: LogConfig) -> None:
         """Take new settings. A compacted log rolls early enough for `max.compaction.lag.ms` to be kept."""
         self.config = config
-        self._roll_ms = config.segment_ms
+        self.segment_bytes: i64 = config.segment_bytes
+        self.flush_messages: i64 = config.flush_messages
+        self._roll_ms: i64 = config.segment_ms
         if config.is_compacted and 0 < config.max_compaction_lag_ms < config.segment_ms:
             self._roll_ms = config.max_compaction_lag_ms
 
     # -- appending, under the log's lock
 
-    def append(self, buffers: Sequence[Buffer], size: int, first: int, last: int, max_timestamp: int) -> None:
+    def append(self, buffers: tuple[Buffer, ...], size: i64, first: i64, last: i64, max_timestamp: i64) -> None:
         """Append one batch to the active segment and move the log end offset behind it."""
         segment = self.segments.active
         segment.append(buffers, size, first, last, max_timestamp)
-        self.end = _new_tuple(LogOffsetMetadata, (last + 1, segment.base_offset, segment.size))
+        self.end = LogOffsetMetadata(last + 1, segment.base_offset, segment.size)
 
-    def must_roll(self, size: int, max_timestamp: int, last_offset: int) -> bool:
+    def must_roll(self, size: i64, max_timestamp: i64, last_offset: i64) -> bool:
         """Return whether the next batch needs a new segment: full, old enough, index full, or offset out of range."""
         segment = self.segments.active
         if (
-            segment.size > self.config.segment_bytes - size
+            segment.size > self.segment_bytes - size
             or segment.indexes.is_full
             or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         ):
@@ -100,8 +106,9 @@ class LocalLog:
         # As in Kafka, the age of a segment with timestamps is the distance between its first batch and the next one,
         # whatever the clock says: a log that is copied years later is cut by the times of its records.
         started = segment.rolling_timestamp
-        if started is not None and started >= 0:
-            return max_timestamp - started > self._roll_ms - segment.roll_jitter_ms
+        if started >= 0:
+            # The difference to a time before -1, which only a client makes up, may not fit a machine integer.
+            return max_timestamp >= -1 and max_timestamp - started > self._roll_ms - segment.roll_jitter_ms
         waited = segment.time_waited_for_roll(self.environment.clock.milliseconds(), max_timestamp)
         return waited > self._roll_ms - segment.roll_jitter_ms
 
@@ -135,7 +142,7 @@ class LocalLog:
     # -- reading, any thread
 
     def read(
-        self, start_offset: int, max_bytes: int, limit: LogOffsetMetadata, *, min_one_message: bool
+        self, start_offset: i64, max_bytes: i64, limit: LogOffsetMetadata, *, min_one_message: bool
     ) -> FetchDataInfo:
         """Return batches from `start_offset`, which is within the log, to `limit`, which is above it.
 

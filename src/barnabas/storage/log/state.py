@@ -12,25 +12,23 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
+from barnabas.runtime.locks import ReentrantLock
 from barnabas.storage.file_names import is_future_dir
-from barnabas.storage.log.bounds import LogBounds, bounds_of
+from barnabas.storage.log.bounds import LogBounds
 from barnabas.storage.log.failures import READ_ERRORS, fail_reading, report
 from barnabas.storage.log.leader_epochs import EpochEntry, LeaderEpochCache
 from barnabas.storage.log.local_log import LocalLog
 from barnabas.storage.log.topic_identity import TopicIdentity
 from barnabas.storage.log_environment import LogEnvironment
-from barnabas.storage.log_offset_metadata import UNKNOWN_SEGMENT, LogOffsetMetadata
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.snapshot import encode_snapshot
 from barnabas.storage.producers.state_manager import ProducerStateManager
 
 logger = logging.getLogger(__name__)
-
-_new_tuple: Final = tuple.__new__
 
 
 class LogState:
@@ -63,7 +61,7 @@ class LogState:
         environment: LogEnvironment,
         producers: ProducerStateManager,
     ) -> None:
-        self.lock = producers.lock
+        self.lock: ReentrantLock = producers.lock
         self.topic_partition: TopicPartition = local.topic_partition
         self.local = local
         self.leader_epochs = leader_epochs
@@ -86,7 +84,7 @@ class LogState:
         # Readers of that batch get the error; all others are served.
         except CorruptRecord:
             place = LogOffsetMetadata(offset)
-        return bounds_of(log_start_offset, place, None)
+        return LogBounds(log_start_offset, place, None)
 
     # -- what it is and where; any thread
 
@@ -256,10 +254,7 @@ class LogState:
             bounds, end = self.bounds, self.local.end
             bounded = min(max(offset, bounds.start), end.message_offset)
             if bounded != bounds.high_watermark.message_offset:
-                is_end = bounded == end.message_offset
-                self.move_high_watermark(
-                    end if is_end else _new_tuple(LogOffsetMetadata, (bounded, UNKNOWN_SEGMENT, -1))
-                )
+                self.move_high_watermark(end if bounded == end.message_offset else LogOffsetMetadata(bounded))
             return bounded
 
     def maybe_increment_high_watermark(self, new: LogOffsetMetadata) -> LogOffsetMetadata | None:
@@ -282,7 +277,7 @@ class LogState:
     def raise_high_watermark_to_end(self) -> bool:
         """Raise the high watermark to the log end: everything appended is committed. True if it changed."""
         with self.lock:
-            if self.bounds.high_watermark == self.local.end:
+            if self.bounds.high_watermark.is_same(self.local.end):
                 return False
             self.move_high_watermark(self.local.end)
             return True
@@ -291,8 +286,7 @@ class LogState:
         """Set the high watermark; transactions whose markers it has passed are stable now. Under the lock."""
         bounds = self.bounds
         if bounds.first_unstable is None:
-            # `bounds_of` in one line: nearly every fetch of a follower comes here, at both ends.
-            self.bounds = _new_tuple(LogBounds, (bounds.start, place, None, place))
+            self.bounds = LogBounds(bounds.start, place, None)
         else:
             self.bounds = bounds.with_high_watermark(place)
             self.update_first_unstable_offset()

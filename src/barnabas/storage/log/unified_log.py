@@ -8,17 +8,16 @@ assignment. Kafka: UnifiedLog.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.config.log_config import LogConfig
 from barnabas.records.record_batch import BatchHeader
+from barnabas.records.v2.header import first_bytes
 from barnabas.runtime.files import Buffer
 from barnabas.storage.fetch_data import FetchDataInfo, FetchIsolation
 from barnabas.storage.file_names import CLEANED_SUFFIX
 from barnabas.storage.log.aborted_transactions import read_committed
-from barnabas.storage.log.bounds import LogBounds
 from barnabas.storage.log.failures import READ_ERRORS, fail, fail_reading, out_of_range, report, segment_too_small
 from barnabas.storage.log.follower_append import append_batches, checked_batches
 from barnabas.storage.log.leader_epochs import LeaderEpochCache
@@ -35,10 +34,12 @@ from barnabas.storage.producers.state_manager import ProducerStateManager
 from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.validation.validator import LogValidator
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
 _CLIENT: Final = AppendOrigin.CLIENT
-_PREFIX: Final = struct.Struct(">qii")
-"""Base offset, length, leader epoch: what an append writes anew."""
-_new_tuple: Final = tuple.__new__
+_LOG_END: Final = FetchIsolation.LOG_END
+_COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 
 
 class UnifiedLog(LogState):
@@ -69,8 +70,7 @@ class UnifiedLog(LogState):
     # - Validation, the long part, comes without the lock: other appends to this log go on meanwhile.
     # - Producer state is checked before the write and noted after it: a failed write must leave the state as it was,
     #   or the producer's retry would count as a duplicate of a batch that is not in the log.
-    # - 16 new bytes and the untouched rest are written. The length does not count the base offset and itself, which are
-    #   12 bytes; the checksum covers nothing before the attributes, so it stays right.
+    # - 21 new bytes and the untouched rest are written: what the checksum covers, which begins with the attributes.
     # - A flush comes outside of the lock: an fsync takes milliseconds, in which other appends go on. The high watermark
     #   rises after it, in the caller: a record must not be visible before it is as durable as the topic wants.
     # The steps are sections of one function, and not functions: every produced batch goes through them, and a call with
@@ -79,14 +79,14 @@ class UnifiedLog(LogState):
     def append_as_leader(  # noqa: C901 - one function, because every produced batch goes through it
         self,
         records: Buffer | None,
-        leader_epoch: int,
+        leader_epoch: i64,
         *,
         origin: AppendOrigin = _CLIENT,
         admit: Callable[[], bool] | None = None,
         header: BatchHeader | None = None,
         body: bytes | None = None,
     ) -> LogAppendInfo:
-        """Give the batch in `records` its offsets and append it: 16 new bytes and the untouched rest, in one write.
+        """Give the batch in `records` its offsets and append it: 21 new bytes and the untouched rest, in one write.
 
         header, body: what the caller has read of the batch already, as `LogValidator.validate` takes it. admit: called
         under the lock before anything changes. It raises to refuse the append, and returns whether the batch is
@@ -98,24 +98,25 @@ class UnifiedLog(LogState):
         batch = self.validator.validate(records, origin, header, body)
         if batch is None:
             return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
-        size = batch.size
+        stored = batch.header
+        size = stored.length
         max_timestamp = batch.max_timestamp
         with self.lock:
             # The offsets, and whether the partition and the producer's state allow the append.
             is_committed = False if admit is None else admit()
             local = self.local
-            if size > local.config.segment_bytes:
+            if size > local.segment_bytes:
                 raise segment_too_small(local, size)
             place = local.end
             first = place.message_offset
-            last = first + batch.last_offset_delta
+            last = first + stored.last_offset_delta
             states = end = None
-            if batch.producer is not None:
+            if stored.producer_id >= 0:
                 states = self.producers.states or self.producers.make_states()
-                checked = check_producer(states, batch.producer, records or b"", first, origin)
+                checked = check_producer(states, stored, records or b"", first, origin)
                 if checked is not None:
                     if isinstance(checked, BatchMetadata):
-                        return duplicate_append_info(checked, self.bounds.start, size, batch.record_count)
+                        return duplicate_append_info(checked, self.bounds.start, size, stored.count)
                     end = checked
             # The write, and what has to be on the disk before it.
             try:
@@ -128,15 +129,14 @@ class UnifiedLog(LogState):
                     self.assign_epoch(leader_epoch, first)
                 if end is not None:
                     end.enter(local.segments.active)
-                local.append(
-                    (_PREFIX.pack(first, size - 12, leader_epoch), *batch.pieces), size, first, last, max_timestamp
-                )
+                head = first_bytes(first, size, leader_epoch, batch.crc, batch.head)
+                local.append((head, batch.rest), size, first, last, max_timestamp)
             except OSError as error:
                 if end is not None:
                     end.withdraw(local.segments.active)
                 fail(local, "appending records", error)
             # What the log knows of itself: producers, the first unstable offset, the high watermark.
-            if states is not None and note_append(states, batch.producer, place, last, max_timestamp, end):  # type: ignore[arg-type] # set together
+            if states is not None and note_append(states, stored, place, last, max_timestamp, end):
                 self.update_first_unstable_offset()
             bounds = self.bounds
             info = LogAppendInfo(
@@ -146,16 +146,12 @@ class UnifiedLog(LogState):
                 batch.log_append_time_ms,
                 bounds.start,
                 size,
-                batch.record_count,
+                stored.count,
                 batch.conversion_ns,
             )
-            if last + 1 - local.recovery_point < local.config.flush_messages:
+            if last + 1 - local.recovery_point < local.flush_messages:
                 if is_committed:
-                    if bounds.first_unstable is None:
-                        # `bounds_of` and `move_high_watermark` in one line: nearly every produced batch comes here.
-                        self.bounds = _new_tuple(LogBounds, (bounds.start, local.end, None, local.end))
-                    else:
-                        self.move_high_watermark(local.end)
+                    self.move_high_watermark(local.end)
                     info.leader_hw_increased = True
                 return info
         self.flush()
@@ -181,8 +177,8 @@ class UnifiedLog(LogState):
 
     def read(
         self,
-        start_offset: int,
-        max_bytes: int,
+        start_offset: i64,
+        max_bytes: i64,
         isolation: FetchIsolation,
         min_one_message: bool = True,
         *,
@@ -202,12 +198,12 @@ class UnifiedLog(LogState):
         bounds = self.bounds
         if start_offset < bounds.start or start_offset > end.message_offset:
             raise out_of_range(local, start_offset, bounds.start)
-        limit = end if isolation is FetchIsolation.LOG_END else self.placed_bounds().limit(isolation)
+        limit = end if isolation is _LOG_END else self.placed_bounds().limit(isolation)
         try:
             if start_offset >= limit.message_offset:
                 place = limit if start_offset == limit.message_offset else local.position_of(start_offset)
                 data = FetchDataInfo(place, b"")
-            elif isolation is FetchIsolation.TXN_COMMITTED:
+            elif isolation is _COMMITTED:
                 return read_committed(local, start_offset, max_bytes, limit, min_one_message=min_one_message)
             else:
                 return local.read(start_offset, max_bytes, limit, min_one_message=min_one_message)
@@ -217,7 +213,7 @@ class UnifiedLog(LogState):
             with self.lock:
                 self.refuse_if_closed()
                 return self.read(start_offset, max_bytes, isolation, min_one_message, is_retry=True)
-        data.aborted_transactions = [] if isolation is FetchIsolation.TXN_COMMITTED else None
+        data.aborted_transactions = [] if isolation is _COMMITTED else None
         return data
 
     def offset_for_timestamp(self, timestamp_ms: int, *, is_retry: bool = False) -> TimestampAndOffset | None:

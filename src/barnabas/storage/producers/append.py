@@ -8,11 +8,12 @@ tries again. Kafka: UnifiedLog.analyzeAndValidateProducerState.
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.record_batch import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader, RecordBatch
+from barnabas.records.record_batch import CONTROL_MASK, BatchHeader, RecordBatch
 from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
@@ -23,7 +24,8 @@ from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 
 logger = logging.getLogger(__name__)
 
-_OF_TRANSACTIONS = CONTROL_MASK | TRANSACTIONAL_MASK
+_OF_TRANSACTIONS: Final = 0x30
+"""A marker, or data of a transaction."""
 
 
 class TransactionEnd:

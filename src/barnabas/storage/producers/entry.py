@@ -6,23 +6,29 @@ Kafka: ProducerStateEntry, BatchMetadata, VerificationStateEntry, VerificationGu
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.records.record_batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
 # An idempotent producer has at most five requests in flight, so no older batch is sent again (KAFKA-5494).
-BATCHES_TO_RETAIN = 5
-NO_COORDINATOR_EPOCH = -1
-NO_OFFSET = -1
+BATCHES_TO_RETAIN: Final = 5
+NO_COORDINATOR_EPOCH: Final = -1
+NO_OFFSET: Final = -1
 
 
-class BatchMetadata(NamedTuple):
+class BatchMetadata:
     """A batch that was appended. offset_delta: last offset minus first; timestamp: its largest, in milliseconds."""
 
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
+    __slots__ = ("last_offset", "last_sequence", "offset_delta", "timestamp")
+
+    def __init__(self, last_sequence: i64, last_offset: i64, offset_delta: i64, timestamp: i64) -> None:
+        self.last_sequence: i64 = last_sequence
+        self.last_offset: i64 = last_offset
+        self.offset_delta: i64 = offset_delta
+        self.timestamp: i64 = timestamp
 
     @property
     def first_sequence(self) -> int:
@@ -33,6 +39,9 @@ class BatchMetadata(NamedTuple):
     def first_offset(self) -> int:
         """The offset of the first record."""
         return self.last_offset - self.offset_delta
+
+    def __repr__(self) -> str:
+        return f"BatchMetadata({self.last_sequence}, {self.last_offset}, {self.offset_delta}, {self.timestamp})"
 
 
 class ActiveProducer(NamedTuple):

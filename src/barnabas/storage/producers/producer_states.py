@@ -11,12 +11,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.end_transaction_marker import EndTransactionMarker
-from barnabas.records.record_batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, RecordBatch
+from barnabas.records.record_batch import (
+    MAX_SEQUENCE,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    RecordBatch,
+)
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.entry import (
@@ -29,33 +36,8 @@ from barnabas.storage.producers.entry import (
 
 logger = logging.getLogger(__name__)
 
-_CLIENT = AppendOrigin.CLIENT
-_REPLICATION = AppendOrigin.REPLICATION
-_new_tuple = tuple.__new__
-
-
-class SequencedBatch(Protocol):
-    """The fields of a batch that producer state looks at: of a BatchHeader, or of a RecordBatch read from a log."""
-
-    @property
-    def producer_id(self) -> int:
-        """The id of the producer."""
-
-    @property
-    def producer_epoch(self) -> int:
-        """The epoch of the producer; a newer epoch fences the older ones."""
-
-    @property
-    def base_sequence(self) -> int:
-        """The sequence number of the first record."""
-
-    @property
-    def last_offset_delta(self) -> int:
-        """The offset of the last record minus that of the first one."""
-
-    @property
-    def is_transactional(self) -> bool:
-        """Whether the batch is part of a transaction."""
+_CLIENT: Final = AppendOrigin.CLIENT
+_REPLICATION: Final = AppendOrigin.REPLICATION
 
 
 class CompletedTransaction(NamedTuple):
@@ -143,7 +125,7 @@ class ProducerStates:
 
     # -- data
 
-    def check_data(self, batch: SequencedBatch, offset: int, origin: AppendOrigin) -> BatchMetadata | None:
+    def check_data(self, batch: BatchHeader, offset: int, origin: AppendOrigin) -> BatchMetadata | None:
         """Check whether a batch of data may be appended at `offset`; return the batch it repeats, if that is known.
 
         Raises ApiError: INVALID_PRODUCER_EPOCH when a newer epoch has been seen, OUT_OF_ORDER_SEQUENCE_NUMBER when
@@ -165,7 +147,7 @@ class ProducerStates:
             if producer_epoch == entry.producer_epoch:
                 # The next batch in order passes by one comparison; all else is looked at only when that fails.
                 batches = entry.batches
-                if base_sequence != ((batches[-1][0] if batches else NO_SEQUENCE) + 1 & MAX_SEQUENCE):
+                if base_sequence != ((batches[-1].last_sequence if batches else NO_SEQUENCE) + 1 & MAX_SEQUENCE):
                     last_sequence = base_sequence + batch.last_offset_delta & MAX_SEQUENCE
                     duplicate = entry.find_duplicate(base_sequence, last_sequence)
                     if duplicate is not None:
@@ -186,9 +168,7 @@ class ProducerStates:
             )
         return None
 
-    def check_transactional_data(
-        self, batch: SequencedBatch, offset: int, origin: AppendOrigin
-    ) -> BatchMetadata | None:
+    def check_transactional_data(self, batch: BatchHeader, offset: int, origin: AppendOrigin) -> BatchMetadata | None:
         """Check a transactional batch as `check_data` does; one that begins a transaction needs its verification.
 
         Raises ApiError: INVALID_TXN_STATE when the coordinator has not confirmed the transaction, or a marker came
@@ -252,9 +232,7 @@ class ProducerStates:
         verification.verified_epoch = max(verification.verified_epoch, producer_epoch)
         return True
 
-    def add_data(
-        self, batch: SequencedBatch, first_offset: LogOffsetMetadata, last_offset: int, timestamp: int
-    ) -> bool:
+    def add_data(self, batch: BatchHeader, first_offset: LogOffsetMetadata, last_offset: int, timestamp: int) -> bool:
         """Note a batch that was appended; `timestamp` is its largest. True when it begins a transaction."""
         producer_id, producer_epoch, base_sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
         entry = self.entries.get(producer_id)
@@ -262,11 +240,11 @@ class ProducerStates:
             entry = self._entry_to_change(producer_id, entry)
         if producer_epoch != entry.producer_epoch:
             entry.begin_epoch(producer_epoch)
-        first = first_offset[0]
+        first = first_offset.message_offset
         delta = last_offset - first
         last_sequence = NO_SEQUENCE if base_sequence == NO_SEQUENCE else base_sequence + delta & MAX_SEQUENCE
         batches = entry.batches
-        batches.append(_new_tuple(BatchMetadata, (last_sequence, last_offset, delta, timestamp)))
+        batches.append(BatchMetadata(last_sequence, last_offset, delta, timestamp))
         if len(batches) > BATCHES_TO_RETAIN:
             del batches[0]
         entry.last_timestamp = timestamp
@@ -432,7 +410,7 @@ class ProducerStates:
             " number)",
         )
 
-    def _unexpected_sequence(self, batch: SequencedBatch, offset: int, expected: str) -> ApiError:
+    def _unexpected_sequence(self, batch: BatchHeader, offset: int, expected: str) -> ApiError:
         return ApiError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"Out of order sequence number for producer {batch.producer_id} at offset {offset} in partition"

@@ -63,7 +63,7 @@ def write_content(files: Files, path: str, content: bytes, *, sync: bool) -> Non
     """Write the file with this content, as `write_snapshot` does. Raises OSError."""
     file = files.open(path, create=True, truncate=True)
     try:
-        file.write([content], 0)
+        file.write((content,), 0)
         if sync:
             file.sync()
     finally:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Iterable
 from typing import Final
 
@@ -24,6 +23,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import NO_PRODUCER_ID, NO_TIMESTAMP, RecordBatch
+from barnabas.runtime.locks import ReentrantLock
 from barnabas.storage.errors import is_shortage
 from barnabas.storage.file_names import SNAPSHOT_SUFFIX, segment_file_name
 from barnabas.storage.log_environment import LogEnvironment
@@ -72,7 +72,7 @@ class ProducerStateManager:
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, directory: str, environment: LogEnvironment, lock: threading.RLock
+        self, topic_partition: TopicPartition, directory: str, environment: LogEnvironment, lock: ReentrantLock
     ) -> None:
         self.lock = lock
         self.partition = topic_partition

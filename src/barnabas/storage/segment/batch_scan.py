@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.memory_records import batch_at
 from barnabas.records.record_batch import HEADER_SIZE, LOG_OVERHEAD, RecordBatch
+from barnabas.records.v2.header import EXTENT_SIZE, extent_at
 from barnabas.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
+    from mypy_extensions import i64
+
     from barnabas.records.legacy_records import LegacyBatch
 
 MIN_BATCH_SIZE: Final = 26
@@ -25,8 +28,6 @@ SEARCH_CHUNK_BYTES: Final = 8192
 """An index entry is at most `index.interval.bytes` (4096) and one batch before what is looked for."""
 SCAN_CHUNK_BYTES: Final = 1 << 20
 
-_PLACE: Final = struct.Struct(">qi4xb6xi")
-"""Base offset, length, magic, last offset delta (which in magic 0 and 1 is something else)."""
 _LENGTH: Final = struct.Struct(">8xi")
 
 # A text, because few brokers import the old formats.
@@ -40,45 +41,51 @@ class Readable(Protocol):
         """Return up to `size` bytes from `position`; fewer only at the end."""
 
 
-class BatchPlace(NamedTuple):
+class BatchPlace:
     """The place of a batch in its file, in bytes, and its offsets (of an old message both are the last)."""
 
-    position: int
-    size: int
-    base_offset: int
-    last_offset: int
+    __slots__ = ("base_offset", "last_offset", "position", "size")
+
+    def __init__(self, position: i64, size: i64, base_offset: i64, last_offset: i64) -> None:
+        self.position: i64 = position
+        self.size: i64 = size
+        self.base_offset: i64 = base_offset
+        self.last_offset: i64 = last_offset
 
 
-def find_batch(file: Readable, offset: int, position: int, end: int) -> BatchPlace | None:
+def find_batch(file: Readable, offset: i64, position: i64, end: i64) -> BatchPlace | None:
     """Return the first batch from `position` on whose last offset is at least `offset`; None if there is none.
 
     Nothing at or behind `end` is looked at. Raises CorruptRecord when a batch claims an impossible size; OSError.
     """
     chunk = b""
     chunk_start = position
-    read = 0
-    unpack = _PLACE.unpack_from
+    read: i64 = 0
+    base_offset: i64
+    last_offset: i64
+    length: i64
     while position + MIN_BATCH_SIZE <= end:
         # The next header may lie in the chunk, beyond it, or be cut by its end: in the latter two cases a new chunk is
         # read that begins with the header.
         at = position - chunk_start
-        if at + _PLACE.size > read:
-            chunk = file.read(position, min(SEARCH_CHUNK_BYTES, end - position))
+        if at + EXTENT_SIZE > read:
+            wanted = end - position
+            chunk = file.read(position, min(SEARCH_CHUNK_BYTES, wanted))
             read = len(chunk)
             if read < MIN_BATCH_SIZE:
                 return None
-            # An old message may be the last, and shorter than what is unpacked.
-            chunk += bytes(_PLACE.size)
+            # An old message may be the last, and shorter than what is looked at.
+            if read < EXTENT_SIZE:
+                chunk += bytes(EXTENT_SIZE)
             chunk_start = position
             at = 0
-        base_offset, length, magic, delta = unpack(chunk, at)
-        last_offset = base_offset + delta if magic == 2 else base_offset
+        base_offset, last_offset, length = extent_at(chunk, at)
         # A damaged length below zero would lead the search back, or round in a circle.
-        if length + LOG_OVERHEAD < MIN_BATCH_SIZE:
-            raise CorruptRecord(f"a batch at position {position} claims {length} bytes")
+        if length < MIN_BATCH_SIZE:
+            raise CorruptRecord(f"a batch at position {position} claims {length - LOG_OVERHEAD} bytes")
         if last_offset >= offset:
-            return BatchPlace(position, length + LOG_OVERHEAD, base_offset, last_offset)
-        position += length + LOG_OVERHEAD
+            return BatchPlace(position, length, base_offset, last_offset)
+        position += length
     return None
 
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
-import threading
-from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.records.file_records import FileRecords
-from barnabas.records.record_batch import LOG_OVERHEAD
-from barnabas.runtime.files import Buffer, File, Files
+from barnabas.records.record_batch import HEADER_SIZE, BatchHeader
+from barnabas.runtime.files import Buffer, File, Files, OperatingSystemFile
+from barnabas.runtime.locks import Lock
 from barnabas.storage.errors import is_shortage
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 DEFAULT_LIMIT: Final = 4096
 """The descriptors that the logs of a manager hold."""
@@ -40,7 +41,7 @@ class OpenFiles:
     def __init__(self, files: Files, limit: int = DEFAULT_LIMIT) -> None:
         self.files = files
         self.limit = limit
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._holding: dict[SegmentFile, None] = {}
 
     def __len__(self) -> int:
@@ -89,17 +90,19 @@ class OpenFile:
     `records.file_records.CountedFile`.
     """
 
-    __slots__ = ("_holders", "_lock", "file", "fileno", "is_cached", "prefetch", "read")
+    __slots__ = ("_holders", "_lock", "file", "fileno", "is_cached", "of_system", "prefetch", "read")
 
     def __init__(self, file: File) -> None:
         self.file = file
+        self.of_system = file if isinstance(file, OperatingSystemFile) else None
+        """The same file; None on a simulated disk. Compiled, a call on this class is no look-up by name."""
         # The file's bound methods are used as methods of this object: a read saves one call.
         self.fileno = file.fileno
         self.is_cached = file.is_cached
         self.prefetch = file.prefetch
         self.read = file.read
-        self._lock = threading.Lock()
-        self._holders = 1
+        self._lock = Lock()
+        self._holders: i64 = 1
 
     def try_retain(self) -> bool:
         """Add a holder; False if the file is closed already."""
@@ -141,7 +144,7 @@ class SegmentFile:
         self.path = path
         self.recently_used = False
         self._open_files = open_files
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._open: OpenFile | None = None
         self._is_gone = False
 
@@ -200,14 +203,18 @@ class SegmentFile:
         finally:
             open_file.release()
 
-    def write(self, buffers: Sequence[Buffer], position: int, *, create: bool = False) -> None:
+    def write(self, buffers: tuple[Buffer, ...], position: i64, *, create: bool = False) -> None:
         """Write all buffers at `position`; on an error the file is cut back to `position`."""
         # Every append comes here; with the descriptor open, as it usually is, the call of `borrow` is saved.
         open_file = self._open
         if open_file is None or not open_file.try_retain():
             open_file = self.borrow(create=create)
         try:
-            open_file.file.write(buffers, position)
+            of_system = open_file.of_system
+            if of_system is not None:
+                of_system.write(buffers, position)
+            else:
+                open_file.file.write(buffers, position)
         finally:
             open_file.release()
 
@@ -276,12 +283,9 @@ class SegmentFile:
         return f"SegmentFile({self.path!r})"
 
 
-MOST_SEQUENTIAL_BYTES: int = 64 * 1024
+MOST_SEQUENTIAL_BYTES: Final = 64 * 1024
 """Reads of at most this size are made at once; larger ones go out by sendfile, where a search does not matter."""
 MAX_PLACES: Final = 64
-
-_PLACE: Final = struct.Struct(">qi4xb6xi")
-"""Base offset, length, magic, last offset delta."""
 
 
 class SequentialReads:
@@ -298,7 +302,7 @@ class SequentialReads:
     def __init__(self) -> None:
         self._places: dict[int, int] = {}
 
-    def note(self, next_offset: int, position: int) -> None:
+    def note(self, next_offset: i64, position: i64) -> None:
         """Note that the batch before `next_offset` ends at this position."""
         places = self._places
         # Readers that never came back left their places here. Clearing them all is rare and needs no order of use.
@@ -306,29 +310,28 @@ class SequentialReads:
             places.clear()
         places[next_offset] = position
 
-    def take(self, offset: int) -> int:
+    def take(self, offset: i64) -> i64:
         """Return the position of the batch that holds `offset`, if a reader was expected there; else -1."""
         return self._places.pop(offset, -1)
 
-    def read(self, file: SegmentFile, offset: int, position: int, size: int) -> FileRecords | None:
+    def read(self, file: SegmentFile, offset: i64, position: i64, size: i64) -> FileRecords | None:
         """Read `size` bytes; None unless the batch of `offset` lies there, whole and of the newest format.
 
         Raises OSError.
         """
         open_file = file.borrow()
-        content = b""
         try:
-            content = open_file.read(position, size)
-        finally:
-            if len(content) < _PLACE.size:
-                open_file.release()
-        if len(content) < _PLACE.size:
-            return None
-        # The entry was a guess: a cleaning may have put another segment's batches here. The header tells.
-        base_offset, length, magic, delta = _PLACE.unpack_from(content)
-        end = length + LOG_OVERHEAD
-        if magic != 2 or not base_offset <= offset <= base_offset + delta or not _PLACE.size < end <= len(content):
+            of_system = open_file.of_system
+            content = open_file.read(position, size) if of_system is None else of_system.read(position, size)
+        except OSError:
             open_file.release()
-            return None
-        self.note(base_offset + delta + 1, position + end)
-        return FileRecords(open_file, position, len(content), content)
+            raise
+        # The entry was a guess: a cleaning may have put another segment's batches here. The header tells.
+        header = BatchHeader.parse(content)
+        if header is not None and HEADER_SIZE <= header.length <= len(content):
+            last_offset = header.base_offset + header.last_offset_delta
+            if header.base_offset <= offset <= last_offset:
+                self.note(last_offset + 1, position + header.length)
+                return FileRecords(open_file, position, len(content), content)
+        open_file.release()
+        return None

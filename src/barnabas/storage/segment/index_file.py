@@ -12,24 +12,26 @@ kills the process.
 from __future__ import annotations
 
 import logging
-import struct
-import threading
 from array import array
 from bisect import bisect_right
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from barnabas.runtime.locks import Lock
 from barnabas.storage.segment.file import SegmentFile
+from barnabas.storage.segment.index_page import ENTRY_STRUCTS, entries_up_to, entry_at
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 logger = logging.getLogger(__name__)
 
-PAGE_ENTRIES = 512
-DEFAULT_LIMIT_PAGES = 2048
+PAGE_ENTRIES: Final = 512
+DEFAULT_LIMIT_PAGES: Final = 2048
 """8 to 12 MiB when full: pages of 4 KiB (offset indexes) and 6 KiB (time indexes)."""
 WRITE_AT_ENTRIES: Final = PAGE_ENTRIES
 KEEP_ENTRIES: Final = PAGE_ENTRIES
 """Written entries that are kept in memory as well: most readers are at the end of the log."""
-_ENTRY_STRUCTS = {entry_format: struct.Struct(entry_format) for entry_format in (">ii", ">qi")}
-"""Shared by all indexes: there are two per segment, and thousands of segments."""
+_PAGE_BITS: Final = 24
 
 
 class CorruptIndex(Exception):
@@ -39,15 +41,17 @@ class CorruptIndex(Exception):
 class IndexPages:
     """The recently read pages of all segments' indexes, by the number of their index and their place in it.
 
-    One per log manager; any thread; `_lock` guards the order.
+    One per log manager; any thread. `_lock` guards the numbers and the exchange of the two dictionaries: when there are
+    many pages newly read, those that were not used since the last time are dropped as a whole. A look-up needs no lock.
     """
 
-    __slots__ = ("_limit", "_lock", "_next_number", "_pages")
+    __slots__ = ("_limit", "_lock", "_next_number", "_older", "_pages")
 
     def __init__(self, limit_pages: int = DEFAULT_LIMIT_PAGES) -> None:
-        self._limit = limit_pages
-        self._lock = threading.Lock()
-        self._pages: dict[tuple[int, int], bytes] = {}
+        self._limit = max(limit_pages // 2, 1)
+        self._lock = Lock()
+        self._pages: dict[int, bytes] = {}
+        self._older: dict[int, bytes] = {}
         self._next_number = 0
 
     def new_number(self) -> int:
@@ -56,22 +60,23 @@ class IndexPages:
             self._next_number += 1
             return self._next_number
 
-    def get(self, index_number: int, page_number: int) -> bytes | None:
+    def get(self, index_number: i64, page_number: i64) -> bytes | None:
         """Return the page, if it is in the cache, and count it as used."""
-        key = (index_number, page_number)
-        with self._lock:
-            # Dictionaries keep the order of insertion: a page that is taken out and put back is the newest one.
-            page = self._pages.pop(key, None)
+        key: int = index_number << _PAGE_BITS | page_number
+        page = self._pages.get(key)
+        if page is None:
+            page = self._older.get(key)
             if page is not None:
                 self._pages[key] = page
-            return page
+        return page
 
-    def put(self, index_number: int, page_number: int, page: bytes) -> None:
-        """Keep a page, and drop the page that was unused longest if there are too many."""
+    def put(self, index_number: i64, page_number: i64, page: bytes) -> None:
+        """Keep a page."""
         with self._lock:
-            self._pages[(index_number, page_number)] = page
-            if len(self._pages) > self._limit:
-                del self._pages[next(iter(self._pages))]
+            if len(self._pages) >= self._limit:
+                self._older = self._pages
+                self._pages = {}
+            self._pages[index_number << _PAGE_BITS | page_number] = page
 
 
 class _Tail:
@@ -111,7 +116,7 @@ class _Tail:
 
 
 class IndexFile:
-    """Entries of two numbers. `entry_format` is big-endian: ">ii" or ">qi".
+    """Entries of two numbers. `entry_format` is that of their struct: ">ii" or ">qi".
 
     max_bytes: the size at which the segment rolls (`segment.index.bytes`); the file is never larger than its entries.
     is_new: there is no file yet, or a stale one. Every method that touches the file raises OSError.
@@ -119,8 +124,10 @@ class IndexFile:
 
     __slots__ = (
         "_entries",
-        "_entry",
-        "_last",
+        "_entry_size",
+        "_last_key",
+        "_last_page",
+        "_last_value",
         "_lock",
         "_number",
         "_pages",
@@ -142,17 +149,21 @@ class IndexFile:
         *,
         is_new: bool = False,
     ) -> None:
-        self.base_offset = base_offset
-        self._entry = _ENTRY_STRUCTS[entry_format]
-        self.max_entries = max_bytes // self._entry.size
+        self.base_offset: i64 = base_offset
+        self._entry_size: i64 = 8 if entry_format == ">ii" else 12
+        self.max_entries: i64 = max_bytes // self._entry_size
         self.file = file
         self._pages = pages
-        self._lock = threading.Lock()
-        self._number = pages.new_number()
+        self._lock = Lock()
+        self._number: i64 = pages.new_number()
         self._tail = _Tail(entry_format)
-        self._entries = 0 if is_new else -1  # -1: the file has not been looked at yet
-        self._written = 0
-        self._last: tuple[int, int] | None = None
+        self._entries: i64 = 0 if is_new else -1  # -1: the file has not been looked at yet
+        self._written: i64 = 0
+        # The last entry, if there is one.
+        self._last_key: i64 = 0
+        self._last_value: i64 = 0
+        self._last_page: i64 = 0
+        """The page where a search ended last: the next one is mostly of the same reader, who reads on."""
         self._unsynced = False
 
     @property
@@ -167,7 +178,7 @@ class IndexFile:
             self._load()
             return self._entries
 
-    def entry_at(self, number: int) -> tuple[int, int]:
+    def entry_at(self, number: i64) -> tuple[i64, i64]:
         """Return the entry of this number, as stored. Raises IndexError when there is no such entry."""
         with self._lock:
             self._load()
@@ -223,24 +234,24 @@ class IndexFile:
         """
         if self._entries >= 0:
             return
-        size = self.file.size()
-        self._entries = self._written = self._tail.start = size // self._entry.size
+        self._entries = self._written = self._tail.start = self.file.size() // self._entry_size
         if self._entries:
-            self._last = self._stored_entry(self._entries - 1)
+            self._last_key, self._last_value = self._stored_entry(self._entries - 1)
 
     def _check_size(self) -> None:
         """Check that the file holds whole entries. Raises CorruptIndex, OSError."""
         size = self.file.size()
-        if size % self._entry.size:
+        if size % self._entry_size:
             raise CorruptIndex(
-                f"index file {self.path} has {size} bytes, which is not a multiple of {self._entry.size}"
+                f"index file {self.path} has {size} bytes, which is not a multiple of {self._entry_size}"
             )
 
-    def _append(self, key: int, value: int) -> None:
+    def _append(self, key: i64, value: i64) -> None:
         """Add an entry. A failed write is no error: the entry stays in memory and is written with the next ones."""
         self._tail.keys.append(key)
         self._tail.values.append(value)
-        self._last = (key, value)
+        self._last_key = key
+        self._last_value = value
         self._entries += 1
         if self._entries - self._written >= WRITE_AT_ENTRIES:
             try:
@@ -255,29 +266,23 @@ class IndexFile:
         if pending or not self.file.exists():
             tail = self._tail
             first = written - tail.start
-            data = b"".join(map(self._entry.pack, tail.keys[first:], tail.values[first:]))
+            pack = ENTRY_STRUCTS[self._entry_size].pack
+            data = b"".join(map(pack, tail.keys[first:], tail.values[first:]))
             # By position and not at the end of the file: an entry's place follows from its number, whatever an earlier
             # write that failed has left behind.
-            self.file.write([data], written * self._entry.size, create=True)
+            self.file.write((data,), written * self._entry_size, create=True)
             self._written = self._entries
             self._unsynced = True
         self._tail.drop_front(self._entries - KEEP_ENTRIES)
 
-    def _search(self, target: int) -> tuple[int, int] | None:
-        """Return the last entry whose key is at most `target`; None when there is none."""
+    def _search(self, target: i64) -> i64:
+        """Return the number of the last entry whose key is at most `target`; -1 when there is none."""
         self._load()
-        last = self._last
-        if last is None or last[0] <= target:
-            return last
-        tail = self._tail
-        keys = tail.keys
-        if keys and keys[0] <= target:
-            place = bisect_right(keys, target) - 1
-            return keys[place], tail.values[place]
-        number = self._search_stored(0, target, tail.start)
-        return self._stored_entry(number) if number >= 0 else None
+        if self._entries and self._last_key <= target:
+            return self._entries - 1
+        return self._number_of_last(0, target)
 
-    def _number_of_last(self, field: int, target: int) -> int:
+    def _number_of_last(self, field: i64, target: i64) -> i64:
         """Return the number of the last entry whose field 0 or 1 is at most `target`; -1 when there is none."""
         tail = self._tail
         column = tail.values if field else tail.keys
@@ -285,43 +290,53 @@ class IndexFile:
             return tail.start + bisect_right(column, target) - 1
         return self._search_stored(field, target, tail.start)
 
-    def _search_stored(self, field: int, target: int, count: int) -> int:
+    def _search_stored(self, field: i64, target: i64, count: i64) -> i64:
         """Search the first `count` entries, which are in the file, as `_number_of_last` does."""
         if count == 0:
             return -1
-        # A binary search over the first entries of pages finds the page, a second one within it the entry: of an index
-        # of 10 MiB, which has 2,560 pages, about twelve pages are read, and the same ones by most searches.
-        low, high = 0, (count - 1) // PAGE_ENTRIES
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._stored_entry(middle * PAGE_ENTRIES)[field] <= target:
-                low = middle
-            else:
-                high = middle - 1
-        page = self._page(low)
-        unpack, size = self._entry.unpack_from, self._entry.size
-        in_page = min(count - low * PAGE_ENTRIES, PAGE_ENTRIES)
-        place = bisect_right(range(in_page), target, key=lambda number: unpack(page, number * size)[field])
-        return low * PAGE_ENTRIES + place - 1
+        last_page = (count - 1) // PAGE_ENTRIES
+        page_number = min(self._last_page, last_page)
+        there = self._entries_of_page(page_number, count)
+        place = self._search_page(page_number, field, target, there)
+        if (place == 0 and page_number) or (place == there and page_number < last_page):
+            # In another page. A binary search over the first entries of pages finds it: of an index of 10 MiB, which
+            # has 2,560 pages, about twelve pages are read, and the same ones by most searches.
+            low, high = (0, page_number - 1) if place == 0 else (page_number, last_page)
+            while low < high:
+                middle = (low + high + 1) // 2
+                if self._search_page(middle, field, target, 1):
+                    low = middle
+                else:
+                    high = middle - 1
+            self._last_page = page_number = low
+            place = self._search_page(low, field, target, self._entries_of_page(low, count))
+        return page_number * PAGE_ENTRIES + place - 1
 
-    def _stored_entry(self, number: int) -> tuple[int, int]:
+    @staticmethod
+    def _entries_of_page(page_number: i64, count: i64) -> i64:
+        """Return how many of the first `count` entries lie in a page."""
+        left = count - page_number * PAGE_ENTRIES
+        return min(PAGE_ENTRIES, left)
+
+    def _search_page(self, page_number: i64, field: i64, target: i64, count: i64) -> i64:
+        """Return how many of the first `count` entries of a page have a field of at most `target`."""
+        return entries_up_to(self._page(page_number), self._entry_size, field, target, count)
+
+    def _stored_entry(self, number: i64) -> tuple[i64, i64]:
         """Return an entry that exists, from memory or from the file. Raises OSError, CorruptIndex."""
         tail = self._tail
         if number >= tail.start and tail.keys:
             place = number - tail.start
             return tail.keys[place], tail.values[place]
-        key, value = self._entry.unpack_from(
-            self._page(number // PAGE_ENTRIES), number % PAGE_ENTRIES * self._entry.size
-        )
-        return key, value
+        return entry_at(self._page(number // PAGE_ENTRIES), self._entry_size, number % PAGE_ENTRIES)
 
-    def _page(self, page_number: int) -> bytes:
+    def _page(self, page_number: i64) -> bytes:
         """Return a page of the file, at least as long as the part of it that is written.
 
         Raises CorruptIndex when the file is shorter than it was.
         """
-        size = self._entry.size
-        needed = min(self._written - page_number * PAGE_ENTRIES, PAGE_ENTRIES) * size
+        size = self._entry_size
+        needed = self._entries_of_page(page_number, self._written) * size
         # A cached page may be shorter than needed: it was read when fewer entries were written.
         page = self._pages.get(self._number, page_number)
         if page is None or len(page) < needed:
@@ -333,20 +348,21 @@ class IndexFile:
             self._pages.put(self._number, page_number, page)
         return page
 
-    def _cut_to(self, entries: int) -> None:
+    def _cut_to(self, entries: i64) -> None:
         """Forget the entries from number `entries` on; the caller cuts the file."""
         self._tail.cut_at(entries)
         self._entries = entries
         self._written = min(self._written, entries)
         # The cache has pages of the old content under the old number; no search asks for them.
         self._number = self._pages.new_number()
-        self._last = self._stored_entry(entries - 1) if entries else None
+        if entries:
+            self._last_key, self._last_value = self._stored_entry(entries - 1)
 
-    def _truncate_to_entries(self, entries: int) -> None:
+    def _truncate_to_entries(self, entries: i64) -> None:
         """Keep the first `entries` entries. Raises OSError; then all of them are kept."""
         # The file first: entries that are gone from memory, but not from the file, would come back at the next start.
         if entries < self._written:
-            self.file.truncate(entries * self._entry.size)
+            self.file.truncate(entries * self._entry_size)
             self._unsynced = True
         if entries < self._entries:
             self._cut_to(entries)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.errors import CorruptRecord
@@ -29,10 +29,15 @@ from barnabas.storage.segment.index_file import CorruptIndex
 from barnabas.storage.segment.indexes import SegmentIndexes
 from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimestampOffset
 
-RECENT_BATCHES: Final = 128
-"""The number of newest batches whose places are kept in memory: a consumer at the end of the log needs no search."""
-_new_tuple: Final = tuple.__new__
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
+RECENT_BATCHES: Final = 128
+"""As many of the newest batches at least have their places in memory: a consumer at the end of the log needs no search.
+"""
+NOT_KNOWN: Final = -(1 << 63)
+_SIZE_BITS: Final = 31
+_SIZE_MASK: Final = 0x7FFFFFFF
 
 # How a segment is read while it is written
 #
@@ -51,13 +56,14 @@ class LogSegment:
     """One segment. Made by `SegmentFactory`.
 
     size: bytes of whole batches in the log file. rolling_timestamp: the timestamp that decides when the segment is old
-    enough to roll; None as long as the segment is empty or was not looked at. recent: base offset -> (position, size);
-    keys are set and read one at a time, which dictionaries do atomically. is_preallocated: the log file is longer than
-    `size`, and is cut when the segment rolls or closes.
+    enough to roll; NOT_KNOWN as long as the segment is empty or was not looked at. recent: base offset -> position and
+    size, in one number; keys are set and read one at a time, which dictionaries do atomically. is_preallocated: the log
+    file is longer than `size`, and is cut when the segment rolls or closes.
     """
 
     __slots__ = (
         "_largest",
+        "_less_recent",
         "_sequential_reads",
         "base_offset",
         "bytes_since_last_index_entry",
@@ -81,16 +87,18 @@ class LogSegment:
         created_ms: int,
         roll_jitter_ms: int,
     ) -> None:
-        self.base_offset = base_offset
+        self.base_offset: i64 = base_offset
         self.file = file
         self.indexes = indexes
-        self.size = size
+        self.size: i64 = size
         self.created_ms = created_ms
-        self.roll_jitter_ms = roll_jitter_ms
-        self.rolling_timestamp: int | None = None
-        self.bytes_since_last_index_entry = 0
+        self.roll_jitter_ms: i64 = roll_jitter_ms
+        self.rolling_timestamp: i64 = NOT_KNOWN
+        self.bytes_since_last_index_entry: i64 = 0
         self.is_preallocated = False
-        self.recent: dict[int, tuple[int, int]] = {}
+        self.recent: dict[int, int] = {}
+        self._less_recent: dict[int, int] = {}
+        """The batches before those: when there are enough new ones, the old ones are dropped as a whole."""
         self._largest = TimestampOffset(NO_TIMESTAMP, base_offset) if size == 0 else None
         """The largest timestamp and the last offset of its batch; None in an opened segment until the first append."""
         self._sequential_reads = SequentialReads()
@@ -99,11 +107,11 @@ class LogSegment:
 
     def append(
         self,
-        buffers: Sequence[Buffer],
-        size: int,
-        first_offset: int,
-        last_offset: int,
-        max_timestamp: int,
+        buffers: tuple[Buffer, ...],
+        size: i64,
+        first_offset: i64,
+        last_offset: i64,
+        max_timestamp: i64,
     ) -> None:
         """Append one batch, given as `buffers` of `size` bytes together. Raises OSError, and then nothing has changed.
 
@@ -125,19 +133,20 @@ class LogSegment:
             self.indexes.append(last_offset, position, largest)
             since = 0
         self.bytes_since_last_index_entry = since + size
-        # Dictionaries keep the order of insertion, so the first key is the oldest batch.
         recent = self.recent
-        recent[first_offset] = (position, size)
-        if len(recent) > RECENT_BATCHES:
-            del recent[next(iter(recent))]
+        if len(recent) >= RECENT_BATCHES:
+            # The old ones in their new place first: a reader that misses them here looks there next.
+            self._less_recent = recent
+            self.recent = recent = {}
+        recent[first_offset] = position << _SIZE_BITS | size
         # Last, because readers take no lock: a reader looks at nothing at or behind the size that it has seen.
         self.size = position + size
 
     def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
         """Return the milliseconds since the first batch, by timestamps; without one, since the segment was made."""
-        if self.rolling_timestamp is None and self.size:
+        if self.rolling_timestamp == NOT_KNOWN and self.size:
             self.rolling_timestamp = self.first_batch_timestamp()
-        if self.rolling_timestamp is not None and self.rolling_timestamp >= 0:
+        if self.rolling_timestamp >= 0:
             return message_timestamp - self.rolling_timestamp
         return now_ms - self.created_ms
 
@@ -145,8 +154,13 @@ class LogSegment:
         """Enter the largest timestamp, write the indexes and keep nothing in memory: no batch will be appended."""
         self._enter_largest()
         self.indexes.forget_tail()
-        self.recent.clear()
+        self.forget_recent()
         self._trim()
+
+    def forget_recent(self) -> None:
+        """Forget the places of the newest batches."""
+        self.recent = {}
+        self._less_recent = {}
 
     def _trim(self) -> None:
         """Cut off the bytes that were allocated in advance and are not needed."""
@@ -161,7 +175,7 @@ class LogSegment:
     # -- reading, any thread
 
     def read(
-        self, start_offset: int, max_bytes: int, max_position: int, *, min_one_message: bool
+        self, start_offset: i64, max_bytes: i64, max_position: i64, *, min_one_message: bool
     ) -> FetchDataInfo | None:
         """Return batches from the one that holds `start_offset` on, at most `max_bytes`, not beyond `max_position`.
 
@@ -172,9 +186,15 @@ class LogSegment:
         The place of the first batch comes from the cheapest source that has it: the newest batches (`recent`), the end
         of an earlier small read (`SequentialReads`), the offset index and a search in the log file.
         """
-        place = self.recent.get(start_offset)
-        if place is not None:
-            position, batch_size = place
+        known = self.recent.get(start_offset)
+        if known is None:
+            known = self._less_recent.get(start_offset)
+        position: i64
+        batch_size: i64
+        size: i64
+        if known is not None:
+            place: i64 = known
+            position, batch_size = place >> _SIZE_BITS, place & _SIZE_MASK
         else:
             reads = self._sequential_reads
             expected_at = reads.take(start_offset)
@@ -202,12 +222,12 @@ class LogSegment:
             begins_at = LogOffsetMetadata(start_offset, self.base_offset, position)
             return FetchDataInfo(begins_at, b"", first_entry_incomplete=max_bytes < batch_size)
         return FetchDataInfo(
-            _new_tuple(LogOffsetMetadata, (start_offset, self.base_offset, position)),
+            LogOffsetMetadata(start_offset, self.base_offset, position),
             FileRecords(self.file.borrow(), position, size),
             max_bytes < batch_size,
         )
 
-    def translate_offset(self, offset: int, from_position: int = 0) -> BatchPlace | None:
+    def translate_offset(self, offset: i64, from_position: i64 = 0) -> BatchPlace | None:
         """Return the first batch whose last offset is at least `offset`; None when there is none.
 
         Raises OSError, CorruptRecord, CorruptIndex.
@@ -331,7 +351,7 @@ class LogSegment:
         """
         indexes = self.indexes
         indexes.reset()
-        self.recent.clear()
+        self.forget_recent()
         largest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         valid_bytes = last_entry_at = 0
         file_size = self.file.size()
@@ -349,7 +369,7 @@ class LogSegment:
             # What was cut off must not come back behind new batches after another crash.
             self.file.sync()
         self.size = valid_bytes
-        self.rolling_timestamp = None
+        self.rolling_timestamp = NOT_KNOWN
         self._largest = largest
         self._enter_largest()
         if not stays_active:
@@ -362,7 +382,7 @@ class LogSegment:
         # crash in between leaves batches without entries, which a search finds all the same.
         place = self.translate_offset(offset)
         self.indexes.truncate_to(offset)
-        self.recent.clear()
+        self.forget_recent()
         cut = 0
         if place is not None:
             cut = self.size - place.position
@@ -373,7 +393,7 @@ class LogSegment:
             self._sequential_reads = SequentialReads()
         if self.size == 0:
             self.created_ms = now_ms
-            self.rolling_timestamp = None
+            self.rolling_timestamp = NOT_KNOWN
         self.bytes_since_last_index_entry = 0
         self._largest = self._find_largest()
         return cut

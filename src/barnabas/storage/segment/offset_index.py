@@ -10,10 +10,13 @@ search for offset 112 finds no entry at or before it, so it walks the batches fr
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.storage.segment.file import SegmentFile
 from barnabas.storage.segment.index_file import CorruptIndex, IndexFile, IndexPages
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 ENTRY_FORMAT: Final = ">ii"
 ENTRY_SIZE: Final = 8
@@ -43,27 +46,28 @@ class OffsetIndex(IndexFile):
         """The offset of the last entry; the base offset when there is none."""
         with self._lock:
             self._load()
-            return self.base_offset + (self._last[0] if self._last else 0)
+            return self.base_offset + (self._last_key if self._entries else 0)
 
-    def append(self, offset: int, position: int) -> bool:
+    def append(self, offset: i64, position: i64) -> bool:
         """Add an entry; True if the index is full now. Raises ValueError unless the offset is larger than the last."""
         relative = offset - self.base_offset
         with self._lock:
             self._load()
-            if self._last is not None and relative <= self._last[0]:
-                raise ValueError(f"offset {offset} is not above {self.base_offset + self._last[0]} in {self.path}")
+            if self._entries and relative <= self._last_key:
+                raise ValueError(f"offset {offset} is not above {self.base_offset + self._last_key} in {self.path}")
             self._append(relative, position)
             return self._entries >= self.max_entries
 
-    def lookup(self, offset: int) -> OffsetPosition:
+    def lookup(self, offset: i64) -> OffsetPosition:
         """Return the last entry at or before `offset`; (base offset, 0) when there is none."""
         with self._lock:
-            found = self._search(offset - self.base_offset)
-        if found is None:
-            return OffsetPosition(self.base_offset, 0)
-        return OffsetPosition(self.base_offset + found[0], found[1])
+            number = self._search(offset - self.base_offset)
+            if number < 0:
+                return OffsetPosition(self.base_offset, 0)
+            key, position = self._stored_entry(number)
+        return OffsetPosition(self.base_offset + key, position)
 
-    def bounds(self, offset: int) -> tuple[int, int]:
+    def bounds(self, offset: i64) -> tuple[i64, i64]:
         """Return the positions of the last entry at or before `offset`, and of the next entry.
 
         The batch lies between the two. The second is -1 when there is no next entry, or no reason to look there: the
@@ -116,8 +120,8 @@ class OffsetIndex(IndexFile):
         self._check_size()
         with self._lock:
             self._load()
-            if self._last is not None and (self._last[0] <= 0 or self._last[1] <= 0):
+            if self._entries and (self._last_key <= 0 or self._last_value <= 0):
                 raise CorruptIndex(
-                    f"index file {self.path} ends in offset {self.base_offset + self._last[0]}, position"
-                    f" {self._last[1]}, which cannot be in a segment that begins at {self.base_offset}"
+                    f"index file {self.path} ends in offset {self.base_offset + self._last_key}, position"
+                    f" {self._last_value}, which cannot be in a segment that begins at {self.base_offset}"
                 )

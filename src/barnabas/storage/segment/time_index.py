@@ -10,21 +10,27 @@ entries made with the second and the fourth batch are (50, 9) and (70, 29): a se
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from barnabas.storage.segment.file import SegmentFile
 from barnabas.storage.segment.index_file import CorruptIndex, IndexFile, IndexPages
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 ENTRY_FORMAT: Final = ">qi"
 ENTRY_SIZE: Final = 12
 NO_TIMESTAMP: Final = -1
 
 
-class TimestampOffset(NamedTuple):
-    """A timestamp in milliseconds, and the last offset of the batch that has it."""
+class TimestampOffset:
+    """A timestamp in milliseconds, and the last offset of the batch that has it. Never changed."""
 
-    timestamp: int
-    offset: int
+    __slots__ = ("offset", "timestamp")
+
+    def __init__(self, timestamp: i64, offset: i64) -> None:
+        self.timestamp: i64 = timestamp
+        self.offset: i64 = offset
 
 
 class TimeIndex(IndexFile):
@@ -42,11 +48,11 @@ class TimeIndex(IndexFile):
         """The last entry; (-1, base offset) when there is none."""
         with self._lock:
             self._load()
-            if self._last is None:
+            if not self._entries:
                 return TimestampOffset(NO_TIMESTAMP, self.base_offset)
-            return TimestampOffset(self._last[0], self.base_offset + self._last[1])
+            return TimestampOffset(self._last_key, self.base_offset + self._last_value)
 
-    def maybe_append(self, timestamp: int, offset: int) -> bool:
+    def maybe_append(self, timestamp: i64, offset: i64) -> bool:
         """Add an entry if the timestamp is larger than the last one; True if the index is full now.
 
         One entry is left for the segment's largest timestamp, which is entered when the segment rolls.
@@ -55,24 +61,24 @@ class TimeIndex(IndexFile):
         relative = offset - self.base_offset
         with self._lock:
             self._load()
-            last = self._last
-            if last is None:
+            if not self._entries:
                 if timestamp > NO_TIMESTAMP:
                     self._append(timestamp, relative)
-            elif timestamp > last[0]:
-                if relative < last[1]:
-                    raise ValueError(f"offset {offset} is before {self.base_offset + last[1]} in {self.path}")
+            elif timestamp > self._last_key:
+                if relative < self._last_value:
+                    raise ValueError(f"offset {offset} is before {self.base_offset + self._last_value} in {self.path}")
                 self._append(timestamp, relative)
             # The last one is for `LogSegment.on_become_inactive`.
             return self._entries >= self.max_entries - 1
 
-    def lookup(self, timestamp: int) -> TimestampOffset:
+    def lookup(self, timestamp: i64) -> TimestampOffset:
         """Return the last entry with at most `timestamp`; (-1, base offset) when there is none."""
         with self._lock:
-            found = self._search(timestamp)
-        if found is None:
-            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        return TimestampOffset(found[0], self.base_offset + found[1])
+            number = self._search(timestamp)
+            if number < 0:
+                return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+            key, relative = self._stored_entry(number)
+        return TimestampOffset(key, self.base_offset + relative)
 
     def entry(self, number: int) -> TimestampOffset:
         """Return the entry of this number. Raises IndexError when there is no such entry."""
@@ -91,9 +97,9 @@ class TimeIndex(IndexFile):
         self._check_size()
         with self._lock:
             self._load()
-            if self._last is None:
+            if not self._entries:
                 return
-            timestamp, relative = self._last
+            timestamp, relative = self._last_key, self._last_value
             if relative < 0 or timestamp < self._stored_entry(0)[0]:
                 raise CorruptIndex(
                     f"time index file {self.path} ends in timestamp {timestamp}, offset {self.base_offset + relative}"

@@ -22,7 +22,6 @@ from barnabas.records.record_batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
-    MAGIC_POSITION,
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
@@ -31,15 +30,14 @@ from barnabas.records.record_batch import (
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.records.v2.walk import read_records
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import InvalidRecords, RecordError
 from barnabas.storage.validation.record_rules import ReadBatch
 from barnabas.storage.validation.rules import TopicTerms
-from barnabas.storage.validation.storable_batch import StorableBatch, stored_as_produced
+from barnabas.storage.validation.storable_batch import StorableBatch
 
-_TIMES: Final = struct.Struct(">bIhiqq")
-"""Magic, CRC, attributes, last offset delta, base and max timestamp: bytes 16 to 43 of the header."""
-_TIMES_COVERED: Final = 5
-"""The first byte that the checksum covers, counted from the magic."""
+_TIMES: Final = struct.Struct(">hiqq")
+"""Attributes, last offset delta, base and max timestamp: bytes 21 to 43 of the header."""
 _KEPT_ATTRIBUTES: Final = 0x77
 """All attributes that have a meaning, but for the type of the timestamps."""
 
@@ -71,18 +69,21 @@ class TargetCompression(NamedTuple):
         return cls(codec, None if codec == Codec.LZ4 and level == KAFKAS_DEFAULT_LZ4_LEVEL else level)
 
 
-def with_append_time(header: BatchHeader, view: memoryview, now_ms: int) -> StorableBatch:
+# `covered` is in all of these what the checksum of the batch covers.
+
+
+def with_append_time(header: BatchHeader, covered: Buffer, now_ms: int) -> StorableBatch:
     """Return the batch stamped with append time; its records stay untouched."""
-    head = _with_times(header, view, TIMESTAMP_TYPE_MASK, now_ms)
-    return _stored(header, head, view, now_ms, log_append_time_ms=now_ms)
+    stored = _with_times(header, covered, TIMESTAMP_TYPE_MASK, now_ms)
+    stored.log_append_time_ms = now_ms
+    return stored
 
 
-def with_create_time(header: BatchHeader, view: memoryview, max_timestamp: int) -> StorableBatch:
+def with_create_time(header: BatchHeader, covered: Buffer, max_timestamp: int) -> StorableBatch:
     """Return the batch with create time and this largest timestamp: as it was produced, if it says so already."""
     if max_timestamp == header.max_timestamp and not header.is_stamped:
-        return stored_as_produced(header, view, header.size)
-    head = _with_times(header, view, 0, max_timestamp)
-    return _stored(header, head, view, max_timestamp, log_append_time_ms=NO_TIMESTAMP)
+        return StorableBatch(header, covered, header.crc, max_timestamp)
+    return _with_times(header, covered, 0, max_timestamp)
 
 
 def re_encoded(read: ReadBatch, target: TargetCompression, terms: TopicTerms, clock: Clock) -> StorableBatch:
@@ -93,8 +94,8 @@ def re_encoded(read: ReadBatch, target: TargetCompression, terms: TopicTerms, cl
     UNKNOWN_SERVER_ERROR. A batch that keeps its codec keeps such a timestamp, in Kafka, too.
     """
     started_ns = clock.nanoseconds()
-    if read.span.earliest < NO_TIMESTAMP and not terms.stamps_append_time:
-        raise negative_timestamp(read.span.earliest)
+    if read.earliest < NO_TIMESTAMP and not terms.stamps_append_time:
+        raise negative_timestamp(read.earliest)
     append_time = clock.milliseconds() if terms.stamps_append_time else NO_TIMESTAMP
     # Records whose offsets count from 0 are compressed as they are. With gaps, each is encoded anew with the next
     # offset, as Kafka does it in batches that it rebuilds.
@@ -118,36 +119,26 @@ def stored_as_rebuilt(data: bytes, log_append_time_ms: int, terms: TopicTerms, t
     """
     header = BatchHeader.parse(data)
     assert header is not None
-    if header.size > terms.max_message_bytes:
+    if header.length > terms.max_message_bytes:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"Message batch size is {header.size} bytes in append to partition {terms.topic_partition} which"
+            f"Message batch size is {header.length} bytes in append to partition {terms.topic_partition} which"
             f" exceeds the maximum configured size of {terms.max_message_bytes}.",
         )
-    stored = stored_as_produced(header, memoryview(data), header.size)
-    return stored._replace(log_append_time_ms=log_append_time_ms, conversion_ns=max(took_ns, 1))
+    stored = StorableBatch(header, memoryview(data)[ATTRIBUTES_POSITION:], header.crc, header.max_timestamp)
+    stored.log_append_time_ms = log_append_time_ms
+    stored.conversion_ns = max(took_ns, 1)
+    return stored
 
 
-def _stored(
-    header: BatchHeader, head: bytearray, view: memoryview, max_timestamp: int, *, log_append_time_ms: int
-) -> StorableBatch:
-    pieces = (head, view[MAGIC_POSITION + len(head) : header.size])
-    producer = header if header.producer_id >= 0 else None
-    delta, count = header.last_offset_delta, header.record_count
-    return StorableBatch(pieces, header.size, delta, count, max_timestamp, log_append_time_ms, 0, producer)
-
-
-def _with_times(header: BatchHeader, view: memoryview, timestamp_type: int, max_timestamp: int) -> bytearray:
-    """Return bytes 16 to 43 of the header with other times, and the checksum that belongs to them."""
+def _with_times(header: BatchHeader, covered: Buffer, timestamp_type: int, max_timestamp: int) -> StorableBatch:
+    """Return the batch with other times, and the checksum that belongs to them."""
     # Kafka drops the attributes that have no meaning when it rewrites them.
     attributes = header.attributes & _KEPT_ATTRIBUTES | timestamp_type
-    head = bytearray(_TIMES.size)
-    _TIMES.pack_into(head, 0, 2, 0, attributes, header.last_offset_delta, header.base_timestamp, max_timestamp)
+    head = _TIMES.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp)
     # The records are neither copied nor changed: the checksum of the new head goes on over them.
-    rest = view[MAGIC_POSITION + _TIMES.size : header.size]
-    crc = crc32c(rest, crc32c(head[_TIMES_COVERED:]))
-    head[1:_TIMES_COVERED] = crc.to_bytes(4, "big")
-    return head
+    rest = covered[_TIMES.size :]
+    return StorableBatch(header, rest, crc32c(rest, crc32c(head)), max_timestamp, head)
 
 
 def _recompress(read: ReadBatch, target: TargetCompression, append_time_ms: int) -> bytes:
@@ -155,21 +146,29 @@ def _recompress(read: ReadBatch, target: TargetCompression, append_time_ms: int)
     header = read.header
     packed = compress(target.codec, read.body, target.level)
     attributes = header.attributes & _KEPT_ATTRIBUTES & ~CODEC_MASK | target.codec
-    max_timestamp = read.span.latest
+    max_timestamp = read.latest
     if append_time_ms != NO_TIMESTAMP:
         attributes |= TIMESTAMP_TYPE_MASK
         max_timestamp = append_time_ms
     head = bytearray(HEADER_SIZE)
     length = HEADER_SIZE - LOG_OVERHEAD + len(packed)
-    changed = header._replace(
-        base_offset=0,
-        length=length,
-        partition_leader_epoch=NO_LEADER_EPOCH,
-        crc=0,
-        attributes=attributes,
-        max_timestamp=max_timestamp,
+    HEADER.pack_into(
+        head,
+        0,
+        0,
+        length,
+        NO_LEADER_EPOCH,
+        2,
+        0,
+        attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.count,
     )
-    HEADER.pack_into(head, 0, *changed)
     head[CRC_POSITION:ATTRIBUTES_POSITION] = crc32c(packed, crc32c(head[ATTRIBUTES_POSITION:])).to_bytes(4, "big")
     return b"".join((head, packed))
 
@@ -189,6 +188,6 @@ def _rebuild(read: ReadBatch, target: TargetCompression, append_time_ms: int) ->
         compression_level=target.level,
     )
     stamp = header.max_timestamp if header.is_stamped else None
-    for record in read_records(read.body, header.record_count, 0, header.base_timestamp, stamp):
+    for record in read_records(read.body, header.count, 0, header.base_timestamp, stamp):
         builder.append(record.timestamp, record.key, record.value, record.headers)
     return builder.build()

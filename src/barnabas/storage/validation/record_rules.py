@@ -6,14 +6,13 @@ Called by LogValidator on the appending thread. Kafka: LogValidator.validateReco
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import NO_TIMESTAMP, BatchHeader
-from barnabas.records.v2.walk import Record, read_records
+from barnabas.records.v2.walk import CheckedRecords, Record, read_records
 from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords, RecordError
-from barnabas.storage.validation.record_scan import RecordSummary
 from barnabas.storage.validation.rules import (
     COVERED_RECORD_RULES,
     RECORD_RULES,
@@ -23,34 +22,32 @@ from barnabas.storage.validation.rules import (
     has_key,
 )
 
-_MIN_LONG, _MAX_LONG = -(2**63), 2**63 - 1
+_MIN_LONG: Final = -(2**63)
+_MAX_LONG: Final = 2**63 - 1
 
 
-class TimeSpan(NamedTuple):
-    """The earliest and the latest timestamp of a batch's records."""
+class ReadBatch:
+    """A batch whose records have been read. body: the records, decompressed. earliest, latest: their timestamps.
 
-    earliest: int
-    latest: int
+    The constructor raises CorruptRecord when a timestamp does not fit 64 bits.
+    """
 
-    @classmethod
-    def of(cls, header: BatchHeader, summary: RecordSummary) -> TimeSpan:
-        """Return the span of a batch's records. Raises CorruptRecord when a timestamp does not fit 64 bits."""
+    __slots__ = ("body", "earliest", "header", "latest", "summary")
+
+    def __init__(self, header: BatchHeader, body: bytes, summary: CheckedRecords) -> None:
+        self.header = header
+        self.body = body
+        self.summary = summary
+        # `int` and not machine integers, whose sums would wrap.
+        base: int = header.base_timestamp
+        first: int = summary.min_timestamp_delta
+        last: int = summary.max_timestamp_delta
+        self.earliest: int = base + first
+        self.latest: int = base + last
         if header.is_stamped:
-            return cls(header.max_timestamp, header.max_timestamp)
-        earliest = header.base_timestamp + summary.min_timestamp_delta
-        latest = header.base_timestamp + summary.max_timestamp_delta
-        if earliest < _MIN_LONG or latest > _MAX_LONG:
-            raise CorruptRecord(f"timestamps from {earliest} to {latest} do not fit 64 bits")
-        return cls(earliest, latest)
-
-
-class ReadBatch(NamedTuple):
-    """A batch whose records have been read. body: the records, decompressed."""
-
-    header: BatchHeader
-    body: bytes
-    summary: RecordSummary
-    span: TimeSpan
+            self.earliest = self.latest = header.max_timestamp
+        elif self.earliest < _MIN_LONG or self.latest > _MAX_LONG:
+            raise CorruptRecord(f"timestamps from {self.earliest} to {self.latest} do not fit 64 bits")
 
 
 class RecordRules:
@@ -72,9 +69,7 @@ class RecordRules:
         case = _case(read, now_ms, origin)
         if self.run_always or self._may_break_a_rule(read, case):
             append_time = header.max_timestamp if case.is_stamped else None
-            records = read_records(
-                read.body, header.record_count, header.base_offset, header.base_timestamp, append_time
-            )
+            records = read_records(read.body, header.count, header.base_offset, header.base_timestamp, append_time)
             self.check_records(records, case)
 
     def may_blame(self, read: ReadBatch, now_ms: int, origin: AppendOrigin) -> bool:
@@ -101,7 +96,7 @@ class RecordRules:
 
     def _may_break_a_rule(self, read: ReadBatch, case: RecordCase) -> bool:
         """Return whether one of `COVERED_RECORD_RULES` may blame a record of the batch, by the batch's extremes."""
-        terms, span = self._terms, read.span
+        terms = self._terms
         if terms.is_compacted and read.summary.has_null_key and not case.is_control:
             return True
         if not case.checks_time:
@@ -109,11 +104,11 @@ class RecordRules:
         if terms.stamps_append_time:
             return case.is_stamped
         # Records without a timestamp are within any limit, but may not claim append time.
-        if case.is_stamped and span.latest == NO_TIMESTAMP:
+        if case.is_stamped and read.latest == NO_TIMESTAMP:
             return True
-        if span.latest > case.now_ms + terms.after_max_ms:
+        if read.latest > case.now_ms + terms.after_max_ms:
             return True
-        return terms.before_max_ms != UNLIMITED_MS and span.earliest < case.now_ms - terms.before_max_ms
+        return terms.before_max_ms != UNLIMITED_MS and read.earliest < case.now_ms - terms.before_max_ms
 
 
 def _case(read: ReadBatch, now_ms: int, origin: AppendOrigin) -> RecordCase:

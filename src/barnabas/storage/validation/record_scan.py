@@ -10,8 +10,8 @@ Three ways through a body, each for what the one before leaves over:
    one unpacking, lengths by table. A batch of one record has the same without a loop (`_single_record`).
 3. All others, one number at a time (`walk.check_records`): long times, long keys, headers. It alone raises.
 
-In the compiled build the third way is the quickest (about 45 ns a record) and the only one; `i64` makes machine
-integers of numbers and means nothing otherwise (decisions/0009-compiled-build.md).
+In the compiled build the third way is the quickest (about 6 ns a record) and the only one; `i64` makes machine integers
+of numbers and means nothing otherwise (decisions/0009-compiled-build.md).
 
 A large body is not needed as a whole (`scan_pieces`): its pieces are joined to windows of 1 MB, whose whole records are
 checked as above. Of a record that is larger than a window, the key, the value and the headers are skipped piece by
@@ -24,7 +24,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.v2.layout import (
@@ -67,30 +67,23 @@ _BEFORE_KEY_1: Final = struct.Struct("BxBBB").unpack_from
 _BEFORE_KEY_2: Final = struct.Struct(">BxBHB").unpack_from
 """Last byte of the length, time, offset delta of one byte or two, length of the key."""
 
-_new = tuple.__new__
 
-
-class RecordSummary(NamedTuple):
-    """The summary of a body: extremes of the timestamp deltas, whether offsets count from 0, records without key."""
-
-    min_timestamp_delta: int
-    max_timestamp_delta: int
-    offsets_consecutive: bool
-    has_null_key: bool
-
-
-def scan_records(body: bytes, count: i64) -> RecordSummary:
-    """Check `count` records, not none, that must fill `body` exactly. Raises CorruptRecord."""
-    if count == 1 and _INTERPRETED:
-        summary = _single_record(body)
-        if summary is not None:
-            return summary
-    found = _check_some(body, 0, 0, count)
-    while found.next_index < count:
-        found = _together(found, _check_some(body, found.position, found.next_index, count))
+def scan_records(body: bytes, position: i64, count: i64) -> CheckedRecords:
+    """Check `count` records, not none, that must fill `body` from `position` on exactly. Raises CorruptRecord."""
+    # Compiled, the plain loop is quicker than unpacking, and than slices of columns.
+    if not _INTERPRETED:
+        found = check_records(body, position, 0, count)
+    else:
+        if count == 1:
+            single = _single_record(body, position)
+            if single is not None:
+                return single
+        found = _check_some(body, position, 0, count)
+        while found.next_index < count:
+            found = _together(found, _check_some(body, found.position, found.next_index, count))
     if found.position != len(body):
         raise CorruptRecord(f"{len(body) - found.position} bytes after the last of {count} records")
-    return _new(RecordSummary, found[2:])
+    return found
 
 
 class _PiecedBody:
@@ -147,7 +140,7 @@ class _PiecedBody:
         return value
 
 
-def scan_pieces(pieces: Iterator[bytes], count: int) -> RecordSummary:
+def scan_pieces(pieces: Iterator[bytes], count: int) -> CheckedRecords:
     """Check what `scan_records` checks, of a body that comes in pieces. Raises CorruptRecord, and what `pieces` raises.
 
     One piece and 1 MB are in memory at a time.
@@ -169,7 +162,7 @@ def scan_pieces(pieces: Iterator[bytes], count: int) -> RecordSummary:
         found = _together(found, part)
     if source.fill(1):
         raise CorruptRecord(f"more bytes after the last of {count} records")
-    return _new(RecordSummary, found[2:])
+    return found
 
 
 def _whole_records(data: bytes, position: int, most: int) -> int:
@@ -234,7 +227,6 @@ def _check_some(body: bytes, position: i64, index: i64, count: i64) -> CheckedRe
         return check_records(body, position, index, count)
     stop = min(count, index + _MOST_UNIFORM, ONE_BYTE_OFFSETS if index < ONE_BYTE_OFFSETS else TWO_BYTE_OFFSETS)
     found = None
-    # Compiled, the plain loop is quicker than slices of columns.
     if _INTERPRETED:
         if stop - index >= _FEWEST_UNIFORM:
             found = _check_uniform_records(body, position, index, stop)
@@ -279,14 +271,15 @@ def _check_uniform_records(body: bytes, position: i64, index: i64, stop: i64) ->
         lowest, highest = min(deltas), max(deltas)
     else:
         lowest, highest = min(times) >> 1, max(times) >> 1
-    return _new(CheckedRecords, (end, index + count, lowest, highest, True, shape.key_size < 0))
+    return CheckedRecords(end, index + count, lowest, highest, True, shape.key_size < 0)
 
 
-def _single_record(body: bytes) -> RecordSummary | None:
-    """Check the only record of a body, or return None when it is none that can be read quickly."""
+def _single_record(body: bytes, start: int) -> CheckedRecords | None:
+    """Check the only record of a body, at `start`, or return None when it is none that can be read quickly."""
     try:
-        low = body[0]
-        start = 0 if low < 0x80 else 1
+        low = body[start]
+        if low >= 0x80:
+            start += 1
         high, time, offset, key = _BEFORE_KEY_1(body, start)
         place = start + 5 + SHORT[key]
         value = body[place]
@@ -297,12 +290,12 @@ def _single_record(body: bytes) -> RecordSummary | None:
         # The place of the number of headers, which is the record's last byte: it must be 0.
         if body[place] or offset or time >= 0x80 or time & 1 or place + 1 != len(body):
             return None
-        if place - start != (LOW[low] + HIGH[high] if start else SHORT[low]):
+        if place - start != (LOW[low] + HIGH[high] if low >= 0x80 else SHORT[low]):
             return None
     except (IndexError, struct.error):
         return None
     time >>= 1
-    return _new(RecordSummary, (time, time, True, key == 1))
+    return CheckedRecords(place + 1, 1, time, time, True, key == 1)
 
 
 def _check_short_records(body: bytes, position: int, index: int, stop: int) -> CheckedRecords | None:

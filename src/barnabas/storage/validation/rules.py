@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
@@ -27,14 +27,18 @@ from barnabas.records.compression import Codec
 from barnabas.records.crc import crc32c
 from barnabas.records.record_batch import (
     ATTRIBUTES_POSITION,
+    CODEC_MASK,
     HEADER_SIZE,
     NO_TIMESTAMP,
-    TRANSACTIONAL_MASK,
     BatchHeader,
     is_whole_batch,
 )
 from barnabas.records.v2.walk import Record
+from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import AppendOrigin, RefusedBatch
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 UNLIMITED_MS: Final = 2**63 - 1
 MOST_PIECES: Final = 16 * 1024
@@ -45,8 +49,10 @@ LARGE_BATCHES: Final = threading.Lock()
 It is taken before the lock of a log, and never on a network thread, which leaves such batches to a handler. No other
 lock is taken under it.
 """
-ORDINARY_ATTRIBUTES: Final = frozenset({*Codec, *(codec | TRANSACTIONAL_MASK for codec in Codec)})
-"""A codec that exists, perhaps in a transaction, and no other bit set."""
+_ORDINARY_ATTRIBUTES: Final = 0x17
+"""Those of a codec and of a transaction."""
+_LAST_CODEC: Final = 4
+"""`Codec.ZSTD`."""
 
 _CLIENT: Final = AppendOrigin.CLIENT
 
@@ -72,7 +78,7 @@ class ProducedBatch(NamedTuple):
     """A batch that asks to be appended. view: its bytes, and those behind it in the request, if there are any."""
 
     header: BatchHeader
-    view: bytes | memoryview  # always a memoryview; a field of that type alone does not compile (decisions/0009)
+    view: Buffer
     origin: AppendOrigin
 
 
@@ -100,18 +106,22 @@ HeaderRule = Callable[[ProducedBatch, TopicTerms], None]
 RecordRule = Callable[[Record, RecordCase, TopicTerms], BlamedRecord | None]
 
 
-def is_ordinary(header: BatchHeader, view: memoryview, size: int, max_message_bytes: int) -> bool:
-    """Return whether a batch of `size` bytes, the only thing in `view`, breaks none of `COVERED_HEADER_RULES`."""
+def is_ordinary(header: BatchHeader, available: i64, covered: Buffer, max_message_bytes: i64) -> bool:
+    """Return whether a batch, one of `available` bytes, breaks none of `COVERED_HEADER_RULES`.
+
+    covered: what its checksum covers.
+    """
     # One expression, ordered by cost: every produced batch comes through here.
     return (
-        size == len(view)
-        and header.attributes in ORDINARY_ATTRIBUTES
-        and header.record_count == header.last_offset_delta + 1
-        and header.record_count > 0
-        and not header.base_offset
+        header.length == available
+        and header.attributes & _ORDINARY_ATTRIBUTES == header.attributes
+        and header.attributes & CODEC_MASK <= _LAST_CODEC
+        and header.count == header.last_offset_delta + 1
+        and header.count > 0
+        and header.base_offset == 0
         and (header.producer_id < 0 or header.base_sequence >= 0)
-        and size <= max_message_bytes
-        and crc32c(view[ATTRIBUTES_POSITION:]) == header.crc
+        and available <= max_message_bytes
+        and crc32c(covered) == header.crc
     )
 
 
@@ -130,8 +140,8 @@ def base_offset_is_zero(batch: ProducedBatch, terms: TopicTerms) -> None:
 
 def is_small_enough(batch: ProducedBatch, terms: TopicTerms) -> None:
     """Check the size. Raises ApiError: MESSAGE_TOO_LARGE when the batch is larger than `max.message.bytes`."""
-    if batch.header.size > terms.max_message_bytes:
-        raise too_large(batch.header.size, terms)
+    if batch.header.length > terms.max_message_bytes:
+        raise too_large(batch.header.length, terms)
 
 
 def checksum_is_right(batch: ProducedBatch, terms: TopicTerms) -> None:
@@ -139,7 +149,7 @@ def checksum_is_right(batch: ProducedBatch, terms: TopicTerms) -> None:
 
     Raises RefusedBatch: CORRUPT_MESSAGE when the checksum is wrong, or the batch smaller than its header.
     """
-    size = batch.header.size
+    size = batch.header.length
     if size < HEADER_SIZE or crc32c(batch.view[ATTRIBUTES_POSITION:size]) != batch.header.crc:
         raise corrupt(f"stored crc = {batch.header.crc}", terms)
 
@@ -159,7 +169,7 @@ def is_alone(batch: ProducedBatch, terms: TopicTerms) -> None:
 
     Bytes behind the batch that are no whole batch are cut off later.
     """
-    size = batch.header.size
+    size = batch.header.length
     if size != len(batch.view) and is_whole_batch(batch.view, size):
         raise ApiError(ErrorCode.INVALID_RECORD, "Compressed outer record has more than one batch")
 
@@ -172,15 +182,15 @@ def offsets_go_forward(batch: ProducedBatch, terms: TopicTerms) -> None:
 
 def count_is_positive(batch: ProducedBatch, terms: TopicTerms) -> None:
     """Check the count. Raises RefusedBatch: INVALID_RECORD when a client's batch claims no record, or fewer."""
-    if batch.origin is _CLIENT and batch.header.record_count <= 0:
-        raise invalid(f"Invalid reported count for record batch: {batch.header.record_count}", terms)
+    if batch.origin is _CLIENT and batch.header.count <= 0:
+        raise invalid(f"Invalid reported count for record batch: {batch.header.count}", terms)
 
 
 def count_matches_offsets(batch: ProducedBatch, terms: TopicTerms) -> None:
     """Check that a client's batch has one offset for each record. Raises RefusedBatch: INVALID_RECORD when not."""
     header = batch.header
-    if batch.origin is _CLIENT and header.last_offset_delta + 1 != header.record_count:
-        text = f"Inconsistent batch offset range {_span(header)} and count of records {header.record_count}"
+    if batch.origin is _CLIENT and header.last_offset_delta + 1 != header.count:
+        text = f"Inconsistent batch offset range {_span(header)} and count of records {header.count}"
         raise invalid(text, terms)
 
 

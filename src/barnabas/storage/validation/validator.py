@@ -28,7 +28,7 @@ Kafka: UnifiedLog.analyzeAndValidateRecords, LogValidator.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from barnabas.config.config_key import LONG_MAX
 from barnabas.config.log_config import LogConfig
@@ -40,7 +40,6 @@ from barnabas.records.record_batch import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     HEADER_SIZE,
-    LOG_OVERHEAD,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
@@ -55,7 +54,7 @@ from barnabas.storage.validation.rebuilt_batches import (
     with_append_time,
     with_create_time,
 )
-from barnabas.storage.validation.record_rules import ReadBatch, RecordRules, TimeSpan
+from barnabas.storage.validation.record_rules import ReadBatch, RecordRules
 from barnabas.storage.validation.record_scan import scan_pieces, scan_records
 from barnabas.storage.validation.rules import (
     COVERED_HEADER_RULES,
@@ -69,7 +68,10 @@ from barnabas.storage.validation.rules import (
     is_ordinary,
     too_large,
 )
-from barnabas.storage.validation.storable_batch import StorableBatch, stored_as_produced
+from barnabas.storage.validation.storable_batch import StorableBatch
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 MANY_RECORDS: Final = 2000
 """Reading this number takes about a millisecond; two or three with headers, a fifth if all have the same shape."""
@@ -80,13 +82,17 @@ AT_ONCE_COMPRESSED_BYTES: Final = 16 * 1024
 AT_ONCE_PIECES: Final = 64
 """The most members or blocks of one batch that a network thread decompresses."""
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
+_view: Final = memoryview
 
 
-class LookAhead(NamedTuple):
+class LookAhead:
     """The cost of validating a batch; if it is small and the batch had to be decompressed, `body` are its records."""
 
-    takes_long: bool
-    body: bytes | None = None
+    __slots__ = ("body", "takes_long")
+
+    def __init__(self, takes_long: bool, body: bytes | None = None) -> None:
+        self.takes_long = takes_long
+        self.body = body
 
 
 _LONG: Final = LookAhead(takes_long=True)
@@ -118,7 +124,7 @@ class LogValidator:
         terms = TopicTerms(topic_partition, config.max_message_bytes, compacted, append_time, before_ms, after_ms)
         self._clock = clock
         self._terms = terms
-        self._max_message_bytes = config.max_message_bytes
+        self._max_message_bytes: i64 = config.max_message_bytes
         self._target = TargetCompression.of(config)
         self._record_rules = RecordRules(terms)
         self._rules_without_shortcut = not COVERED_HEADER_RULES.issuperset(HEADER_RULES)
@@ -132,10 +138,10 @@ class LogValidator:
         self.has_slow_settings = self._flushes or self._target is not None
         """Whether `look_ahead` must be asked about every batch, even a small one."""
         self._counts = config.record_validation == "framing"
-        self._kept_codecs: frozenset[int] = frozenset()
-        """The codecs in which a batch keeps its bytes, if its records are right."""
+        self._kept_codecs: i64 = 0
+        """The codecs in which a batch keeps its bytes, if its records are right: a bit for each."""
         if not append_time:
-            self._kept_codecs = frozenset(Codec) if self._target is None else frozenset((self._target.codec,))
+            self._kept_codecs = (1 << len(Codec)) - 1 if self._target is None else 1 << self._target.codec
         limits_records = terms.limits_records or self._record_rules.run_always
         self._keeps_bytes = not (append_time or self._target or limits_records)
         """Whether all codecs are kept and no setting limits single records: most batches are stored as they are."""
@@ -162,27 +168,30 @@ class LogValidator:
                 from barnabas.storage.validation.legacy import LegacyValidator  # noqa: PLC0415
 
                 return LegacyValidator(self._terms, self._target, self._record_rules, self._clock).validate(records)
-        size = header.length + LOG_OVERHEAD
+        size = header.length
+        # Bytes are not copied by a slice of a view. Other buffers are views already.
+        covered = (_view(records) if isinstance(records, bytes) else records)[ATTRIBUTES_POSITION:size]
         # A coordinator's batch was made by this broker a moment ago. It breaks no rule but one: keys and values are
         # those of clients, and may be of any size.
-        if origin is _COORDINATOR and header.attributes & CODEC_MASK in self._kept_codecs:
+        if origin is _COORDINATOR and self._kept_codecs >> (header.attributes & CODEC_MASK) & 1:
             if size > self._max_message_bytes:
                 raise too_large(size, self._terms)
-            return stored_as_produced(header, memoryview(records), size)
-        if size > len(records):
+            return StorableBatch(header, covered, header.crc, header.max_timestamp)
+        available: i64 = len(records)
+        if size > available:
             return None
-        view = records if type(records) is memoryview else memoryview(records)
-        if self._rules_without_shortcut or not is_ordinary(header, view, size, self._max_message_bytes):
-            self._check_header(ProducedBatch(header, view, origin))
+        if self._rules_without_shortcut or not is_ordinary(header, available, covered, self._max_message_bytes):
+            self._check_header(ProducedBatch(header, records, origin))
+            records = records[:size]
         if self._reads:
-            return self._read(header, view, size, origin, body)
+            return self._read(header, records, covered, origin, body)
         if self._counts and not header.attributes & CODEC_MASK:
-            self._count(header, view, size)
+            self._count(header, records)
         if self._keeps_bytes and not header.attributes & TIMESTAMP_TYPE_MASK:
-            return stored_as_produced(header, view, size)
-        return self._apply_settings(header, view, origin, body)
+            return StorableBatch(header, covered, header.crc, header.max_timestamp)
+        return self._apply_settings(header, records, covered, origin, body)
 
-    def look_ahead(self, records: memoryview, header: BatchHeader, limit_bytes: int = AT_ONCE_BYTES) -> LookAhead:
+    def look_ahead(self, records: Buffer, header: BatchHeader, limit_bytes: int = AT_ONCE_BYTES) -> LookAhead:
         """Find out whether validating a batch takes milliseconds, which a network thread does not have.
 
         That is an fsync, another codec, or a look at many records, or into compressed ones that are large: 9 KB of zstd
@@ -190,7 +199,7 @@ class LogValidator:
         tells how many they are. Before that come the checks that cost little: a batch that is too large, or whose
         checksum is wrong, is refused by `validate` and never decompressed.
         """
-        codec, size = header.codec_id, header.size
+        codec, size = header.codec_id, header.length
         if self._flushes:
             return _LONG
         # Compressing takes as long as reading; a batch of another codec has to be decompressed before.
@@ -199,7 +208,7 @@ class LogValidator:
         if not self._may_read(header):
             return _SHORT
         # The count is not checked yet. A batch that holds more than it claims costs no more: reading ends there.
-        if header.record_count > MANY_RECORDS:
+        if header.count > MANY_RECORDS:
             return _LONG
         if not codec or codec > Codec.ZSTD or not HEADER_SIZE <= size <= len(records) or size > self._max_message_bytes:
             return _SHORT
@@ -215,13 +224,13 @@ class LogValidator:
             # `validate` comes to the same end, and answers with the reason.
             return _SHORT
 
-    def small_body(self, records: memoryview, header: BatchHeader) -> LookAhead:
+    def small_body(self, records: Buffer, header: BatchHeader) -> LookAhead:
         """Decompress the records of a batch that is read, if they have at most `AT_ONCE_BYTES`; else it takes long.
 
         For a request handler's thread, which may validate one large batch at a time. What `validate` refuses anyway is
         left to it.
         """
-        size = header.size
+        size = header.length
         if (
             header.codec_id > Codec.ZSTD
             or not HEADER_SIZE <= size <= len(records)
@@ -243,29 +252,30 @@ class LogValidator:
 
     def _may_read(self, header: BatchHeader) -> bool:
         """Return whether `validate` looks at the records of a batch with this header."""
+        return self._reads or header.is_stamped or self._seems_too_new(header)
+
+    def _seems_too_new(self, header: BatchHeader) -> bool:
+        """Return whether a record may be too new. The header may lie: only a look at the records tells."""
         after_ms = self._terms.after_max_ms
-        return (
-            self._reads
-            or header.is_stamped
-            or (after_ms != UNLIMITED_MS and header.max_timestamp - self._clock.milliseconds() > after_ms)
-        )
+        latest: int = header.max_timestamp  # no machine integer, whose difference could wrap
+        return after_ms != UNLIMITED_MS and latest - self._clock.milliseconds() > after_ms
 
     def _check_header(self, batch: ProducedBatch) -> None:
         """Run the rules for headers in their order. Raises ApiError of the first that is broken."""
         for rule in HEADER_RULES:
             rule(batch, self._terms)
 
-    def _count(self, header: BatchHeader, view: memoryview, size: int) -> None:
+    def _count(self, header: BatchHeader, records: Buffer) -> None:
         """Count the records of an uncompressed batch. Raises RefusedBatch: INVALID_RECORD when the header lies."""
         try:
-            counted = count_records(view, HEADER_SIZE, size)
+            counted = count_records(records, HEADER_SIZE, header.length)
         except CorruptRecord as error:
             raise invalid(str(error), self._terms) from None
-        if counted != header.record_count:
-            raise invalid(f"The batch holds {counted} records, its header says {header.record_count}", self._terms)
+        if counted != header.count:
+            raise invalid(f"The batch holds {counted} records, its header says {header.count}", self._terms)
 
     def _apply_settings(
-        self, header: BatchHeader, view: memoryview, origin: AppendOrigin, body: bytes | None
+        self, header: BatchHeader, records: Buffer, covered: Buffer, origin: AppendOrigin, body: bytes | None
     ) -> StorableBatch:
         """Bring a batch whose records need not be read into the form that the topic's settings want.
 
@@ -273,53 +283,57 @@ class LogValidator:
         """
         target = self._target
         if header.is_stamped or (target is not None and target.codec != header.codec_id):
-            return self._read(header, view, header.size, origin, body)
+            return self._read(header, records, covered, origin, body)
         if self._terms.stamps_append_time:
-            return with_append_time(header, view, self._clock.milliseconds())
-        # The max timestamp in the header may be wrong, so a batch that seems too new is read: only a record that is too
-        # new is to blame.
-        after_ms = self._terms.after_max_ms
-        if after_ms != UNLIMITED_MS and header.max_timestamp - self._clock.milliseconds() > after_ms:
-            return self._read(header, view, header.size, origin, body)
-        return stored_as_produced(header, view, header.size)
+            return with_append_time(header, covered, self._clock.milliseconds())
+        if self._seems_too_new(header):
+            return self._read(header, records, covered, origin, body)
+        return StorableBatch(header, covered, header.crc, header.max_timestamp)
 
     def _read(
-        self, header: BatchHeader, view: memoryview, size: int, origin: AppendOrigin, body: bytes | None
+        self, header: BatchHeader, records: Buffer, covered: Buffer, origin: AppendOrigin, body: bytes | None
     ) -> StorableBatch:
         """Read every record, and bring the batch into the form in which it is stored.
 
         Raises RefusedBatch: INVALID_RECORD when the records cannot be read; InvalidRecords when some are to blame.
         """
         codec = header.attributes & CODEC_MASK
+        start: i64 = 0
         try:
             if body is None:
-                if not codec and size <= AT_ONCE_BYTES:
-                    body = bytes(view[HEADER_SIZE:size])
+                if not codec and header.length <= AT_ONCE_BYTES:
+                    if isinstance(records, bytes):
+                        # Walked where they lie.
+                        body, start = records, HEADER_SIZE
+                    else:
+                        body = bytes(records[HEADER_SIZE:])
                 else:
-                    body = self._small_body(Codec(codec), view[HEADER_SIZE:size])
+                    body = self._small_body(Codec(codec), records[HEADER_SIZE:])
                     if body is None and not codec and (self._target is None or not self._target.codec):
                         # Read where it lies: many such batches take no more memory than their frames.
-                        return self._read_large(header, view, origin)
+                        return self._read_large(header, records, covered, origin)
                     if body is None:
                         with LARGE_BATCHES:
-                            return self._read_large(header, view, origin)
-            summary = scan_records(body, header.record_count)
-            # What nearly all batches are: nothing is to be looked up in the settings, nothing to be changed.
+                            return self._read_large(header, records, covered, origin)
+            summary = scan_records(body, start, header.count)
+            # What nearly all batches are: nothing is to be looked up in the settings, nothing to be changed. With the
+            # first and the third comparison, no difference that passes is one of machine integers that wraps.
             if (
-                self._keeps_bytes
-                and header.base_timestamp + summary.max_timestamp_delta == header.max_timestamp
+                header.max_timestamp >= NO_TIMESTAMP
+                and summary.max_timestamp_delta == header.max_timestamp - header.base_timestamp
+                and summary.min_timestamp_delta >= NO_TIMESTAMP - header.base_timestamp
+                and self._keeps_bytes
                 and not header.attributes & TIMESTAMP_TYPE_MASK
-                and header.base_timestamp + summary.min_timestamp_delta >= NO_TIMESTAMP
                 and (not codec or summary.offsets_consecutive)
             ):
-                return stored_as_produced(header, view, size)
-            read = ReadBatch(header, body, summary, TimeSpan.of(header, summary))
-            return self._after_reading(read, view, self._clock.milliseconds(), origin)
+                return StorableBatch(header, covered, header.crc, header.max_timestamp)
+            read = ReadBatch(header, body[start:], summary)
+            return self._after_reading(read, covered, self._clock.milliseconds(), origin)
         except CorruptRecord as error:
             raise invalid(str(error), self._terms) from None
 
     @staticmethod
-    def _small_body(codec: Codec, stored: memoryview) -> bytes | None:
+    def _small_body(codec: Codec, stored: Buffer) -> bytes | None:
         """Return the records of a batch, or None when they have more than `AT_ONCE_BYTES`. Raises CorruptRecord."""
         if len(stored) > AT_ONCE_BYTES:
             return None
@@ -328,32 +342,32 @@ class LogValidator:
         except DecompressedTooLarge:
             return None
 
-    def _read_large(self, header: BatchHeader, view: memoryview, origin: AppendOrigin) -> StorableBatch:
+    def _read_large(self, header: BatchHeader, records: Buffer, covered: Buffer, origin: AppendOrigin) -> StorableBatch:
         """Do what `_read` does for records of more than `AT_ONCE_BYTES`. The caller holds `LARGE_BATCHES`.
 
         Raises CorruptRecord, and what `_read` raises.
         """
         codec = Codec(header.codec_id)
         now_ms = self._clock.milliseconds()
-        with view[HEADER_SIZE : header.size] as stored:
-            summary = scan_pieces(decompressed_pieces(codec, stored, limit_pieces=MOST_PIECES), header.record_count)
-            read = ReadBatch(header, b"", summary, TimeSpan.of(header, summary))
+        with memoryview(records)[HEADER_SIZE:] as stored:
+            summary = scan_pieces(decompressed_pieces(codec, stored, limit_pieces=MOST_PIECES), header.count)
+            read = ReadBatch(header, b"", summary)
             # The records are needed as a whole only to be encoded anew, or to name those that are to blame.
             if (self._target is not None and self._target.codec != codec) or self._record_rules.may_blame(
                 read, now_ms, origin
             ):
-                read = read._replace(body=decompress(codec, stored))
-        return self._after_reading(read, view, now_ms, origin)
+                read.body = decompress(codec, stored)
+        return self._after_reading(read, covered, now_ms, origin)
 
-    def _after_reading(self, read: ReadBatch, view: memoryview, now_ms: int, origin: AppendOrigin) -> StorableBatch:
+    def _after_reading(self, read: ReadBatch, covered: Buffer, now_ms: int, origin: AppendOrigin) -> StorableBatch:
         """Apply the rules for records, and bring the batch into the form in which it is stored.
 
         Raises CorruptRecord, and what `_read` raises.
         """
         self._record_rules.check(read, now_ms, origin)
-        return self._to_stored_form(read, view, now_ms)
+        return self._to_stored_form(read, covered, now_ms)
 
-    def _to_stored_form(self, read: ReadBatch, view: memoryview, now_ms: int) -> StorableBatch:
+    def _to_stored_form(self, read: ReadBatch, covered: Buffer, now_ms: int) -> StorableBatch:
         """Bring a batch whose records are right into the form in which it is stored.
 
         Raises RefusedBatch: INVALID_RECORD when a compressed batch that is to keep its bytes has gaps in its offsets;
@@ -368,5 +382,5 @@ class LogValidator:
                 # Kafka wants to rebuild such a batch, fails, and answers UNKNOWN_SERVER_ERROR.
                 raise invalid("Offset deltas of a compressed batch do not count from 0", self._terms)
         if self._terms.stamps_append_time:
-            return with_append_time(header, view, now_ms)
-        return with_create_time(header, view, max(read.span.latest, NO_TIMESTAMP))
+            return with_append_time(header, covered, now_ms)
+        return with_create_time(header, covered, max(read.latest, NO_TIMESTAMP))

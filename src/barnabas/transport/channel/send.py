@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from barnabas.records.file_records import FileRecords, TruncatedFile
-from barnabas.records.lazy_down_conversion import READ_BYTES, LazyDownConversionRecords
+from barnabas.records.file_records import FileRecords
+from barnabas.records.lazy_down_conversion import READ_BYTES, LazyDownConversionRecords, TruncatedFile
 from barnabas.transport.channel.transport_layer import MORE, TransportLayer
 
 _MAX_PIECES: Final = 1024  # IOV_MAX of Linux: more in one call is an error

@@ -19,6 +19,7 @@ from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.records.v2.walk import Record
 from barnabas.storage.cleaner.config import SKIMPY_BYTES_PER_ENTRY, CleanerConfig
 from barnabas.storage.log.unified_log import UnifiedLog
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.segment.batch_scan import scan_batches
 from tests.support.simulated_files import SimulatedFile, SimulatedFiles
 from tests.unit.storage.cleaner_harness import CleanedBroker, append, append_batch, stored
@@ -230,7 +231,7 @@ def test_readers_of_an_old_segment_go_on() -> None:
     append(log, (b"a", b"2"), timestamp=NOW)
     log.roll()
     old = log.local.segments.first
-    limit = log.local.end._replace(segment_base_offset=0, position_in_segment=old.size)
+    limit = LogOffsetMetadata(log.local.end.message_offset, 0, old.size)
     assert broker.clean()
     assert log.local.segments.first is not old
     assert len(list(scan_batches(old.file, 0, old.size))) == 2  # renamed, still there
@@ -455,7 +456,7 @@ def test_a_damaged_log_is_given_up_until_it_is_gone() -> None:
     append(log, (b"a", b"2"), timestamp=NOW)
     log.roll()
     file = broker.files.open(log.local.segments.first.file.path)
-    file.write([b"\xff"], 70)
+    file.write((b"\xff",), 70)
     file.close()
     assert not broker.clean()
     assert len(broker.cleaner.manager.uncleanable_partitions(LOG_DIR)) == 1

@@ -72,5 +72,28 @@ def test_the_exact_map_keeps_to_its_memory() -> None:
 
 def test_the_quick_map_is_chosen_where_it_fits() -> None:
     memory = 1000 * EXACT_BYTES_PER_ENTRY
-    assert isinstance(offset_map_for(memory, 0.9, 900), ExactOffsetMap)
-    assert isinstance(offset_map_for(memory, 0.9, 901), SkimpyOffsetMap)
+    assert isinstance(offset_map_for(memory, 0.9, 5, 900), ExactOffsetMap)
+    assert isinstance(offset_map_for(memory, 0.9, 5, 901), SkimpyOffsetMap)
+
+
+@given(puts=st.lists(st.lists(keys, max_size=9), max_size=9), start=st.integers(0, 5))
+def test_the_quick_map_knows_what_is_superseded(puts: list[list[bytes]], start: int) -> None:
+    flat = [key for keys in puts for key in keys]
+    offsets = ExactOffsetMap(100 * EXACT_BYTES_PER_ENTRY, start, len(flat) + 1)
+    at = start
+    for each in puts:
+        offsets.put_all(each, range(at, at + len(each)), in_order=True)
+        at += len(each)
+    offsets.finish()
+    assert offsets.superseded == bytes(key in flat[place + 1 :] for place, key in enumerate(flat)) + b"\0"
+
+
+@pytest.mark.parametrize(
+    ("second", "in_order"), [([3, 4], True), ([5, 7], False), ([9, 10], True)], ids=["again", "a gap", "behind the end"]
+)
+def test_offsets_that_are_not_in_order_leave_it_unknown(second: list[int], in_order: bool) -> None:
+    offsets = ExactOffsetMap(100 * EXACT_BYTES_PER_ENTRY, 0, 10)
+    offsets.put_all([b"a", b"b"], [2, 3], in_order=True)
+    offsets.put_all([b"a", b"b"], second, in_order=in_order)
+    offsets.finish()
+    assert offsets.superseded is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.storage.log.bounds import bounds_of
+from barnabas.storage.log.bounds import LogBounds
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
@@ -13,6 +13,10 @@ from tests.unit.storage.log_harness import NOW, Broker, batch
 
 def offsets_of(log: UnifiedLog) -> tuple[int, int, int, int]:
     return log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset
+
+
+def parts(bounds: LogBounds) -> tuple[object, ...]:
+    return bounds.start, bounds.high_watermark, bounds.first_unstable, bounds.last_stable
 
 
 def transactional(count: int) -> bytes:
@@ -42,25 +46,24 @@ def test_the_worked_example() -> None:
 
 
 def test_an_append_that_commits_moves_the_bounds_as_the_rules_do() -> None:
-    """`append_as_leader` makes these bounds without `bounds_of`."""
     log = Broker().log()
     log.append_as_leader(batch(5), 0, admit=lambda: True)
     end = log.local.end
-    assert log.bounds == bounds_of(0, end, None)
+    assert parts(log.bounds) == parts(LogBounds(0, end, None))
     log.append_as_leader(transactional(2), 0, admit=lambda: True)
-    assert log.bounds == bounds_of(0, log.local.end, end)
+    assert parts(log.bounds) == parts(LogBounds(0, log.local.end, end))
     assert log.bounds.last_stable == end
 
 
 def test_a_cut_leaves_no_bound_above_the_end() -> None:
     end = LogOffsetMetadata(3, 0, 30)
-    assert bounds_of(5, LogOffsetMetadata(9, 8, 1), None).cut_at(end) == bounds_of(3, end, None)
-    below = bounds_of(1, LogOffsetMetadata(2, 0, 20), None)
-    assert below.cut_at(end) == below
+    assert parts(LogBounds(5, LogOffsetMetadata(9, 8, 1), None).cut_at(end)) == parts(LogBounds(3, end, None))
+    below = LogBounds(1, LogOffsetMetadata(2, 0, 20), None)
+    assert parts(below.cut_at(end)) == parts(below)
 
 
 def test_a_newer_segment_is_a_rise_too() -> None:
-    bounds = bounds_of(0, LogOffsetMetadata(5, 0, 50), None)
+    bounds = LogBounds(0, LogOffsetMetadata(5, 0, 50), None)
     assert bounds.is_raised_by(LogOffsetMetadata(5, 5, 0))
     assert bounds.is_raised_by(LogOffsetMetadata(6))
     assert not bounds.is_raised_by(LogOffsetMetadata(5))

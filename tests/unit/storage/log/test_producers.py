@@ -454,11 +454,11 @@ def test_damage_under_a_running_broker_is_told_to_readers(suffix: str, damage: b
     send(log, 1, 0, transactional=True)
     end_transaction(log, 1, abort=True)
     log.raise_high_watermark_to_end()
-    log.local.segments.active.recent.clear()
+    log.local.segments.active.forget_recent()
     path = f"{log.directory}/{0:020d}{suffix}"
     assert isinstance(broker.files, SimulatedFiles)
     content = broker.files.read_bytes(path)
-    broker.files.open(path).write([damage, content[len(damage) :]], 0)
+    broker.files.open(path).write((damage, content[len(damage) :]), 0)
     with pytest.raises(ApiError) as raised:
         log.read(0, 1000, COMMITTED)
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.end_transaction_marker import EndTransactionMarker
-from barnabas.records.record_batch import MAX_SEQUENCE
+from barnabas.records.record_batch import HEADER, MAX_SEQUENCE, TRANSACTIONAL_MASK, BatchHeader
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.producer_states import CompletedTransaction, ProducerStates
@@ -22,14 +21,11 @@ from barnabas.storage.producers.producer_states import CompletedTransaction, Pro
 CLIENT, COORDINATOR, REPLICATION = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR, AppendOrigin.REPLICATION
 
 
-class Batch(NamedTuple):
-    """As much of a batch as producer states look at."""
-
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    last_offset_delta: int
-    is_transactional: bool
+def header(producer_id: int, epoch: int, sequence: int, last_delta: int, *, is_transactional: bool) -> BatchHeader:
+    """The header of a batch, of which producer states look at these fields."""
+    attributes = TRANSACTIONAL_MASK if is_transactional else 0
+    fields = (0, 100, 0, 2, 0, attributes, last_delta, 0, 0, producer_id, epoch, sequence, last_delta + 1)
+    return BatchHeader(HEADER.pack(*fields))
 
 
 class Log:
@@ -53,7 +49,7 @@ class Log:
     ) -> int:
         """Append a batch; returns the first offset, of the earlier batch if it is a duplicate."""
         delta, first = count - 1, self.end
-        batch = Batch(producer_id, epoch, sequence, delta, transactional)
+        batch = header(producer_id, epoch, sequence, delta, is_transactional=transactional)
         known = self.states.check_data(batch, first, origin)
         if known is not None:
             return known.first_offset
@@ -269,7 +265,7 @@ def test_idle_producers_expire_but_not_within_a_transaction() -> None:
 def checked(log: Log, *args: int, origin: AppendOrigin = CLIENT) -> int:
     """Append a transactional batch as the log does; returns its first offset."""
     producer_id, epoch, sequence = args
-    batch = Batch(producer_id, epoch, sequence, 0, is_transactional=True)
+    batch = header(producer_id, epoch, sequence, 0, is_transactional=True)
     known = log.states.check_transactional_data(batch, log.end, origin)
     if known is not None:
         return known.first_offset

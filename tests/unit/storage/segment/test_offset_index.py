@@ -132,21 +132,25 @@ def test_time_index_finds_the_last_entry_not_newer(steps: list[tuple[int, int]],
     files = SimulatedFiles()
     file = SegmentFile("/00000000000000001000.timeindex", OpenFiles(files, 10))
     index = TimeIndex(file, BASE, 1 << 20, IndexPages(4), is_new=True)
-    model: list[TimestampOffset] = []
+    model: list[tuple[int, int]] = []
     timestamp, offset = -1, BASE
     for time_step, offset_step in steps:
         timestamp, offset = max(timestamp + time_step, -1), offset + offset_step
         index.maybe_append(timestamp, offset)
-        if timestamp > (model[-1].timestamp if model else -1):
-            model.append(TimestampOffset(timestamp, offset))
+        if timestamp > (model[-1][0] if model else -1):
+            model.append((timestamp, offset))
     index.close()
-    found = [entry for entry in model if entry.timestamp <= target]
+    found = [entry for entry in model if entry[0] <= target]
     reopened = TimeIndex(SegmentFile(file.path, OpenFiles(files, 10)), BASE, 1 << 20, IndexPages(4))
     reopened.sanity_check()
-    assert reopened.lookup(target) == (found[-1] if found else TimestampOffset(-1, BASE))
-    assert reopened.last_entry == (model[-1] if model else TimestampOffset(-1, BASE))
+    assert pair(reopened.lookup(target)) == (found[-1] if found else (-1, BASE))
+    assert pair(reopened.last_entry) == (model[-1] if model else (-1, BASE))
     reopened.truncate_to(BASE + 50)
-    assert reopened.last_entry == ([e for e in model if e.offset < BASE + 50] or [TimestampOffset(-1, BASE)])[-1]
+    assert pair(reopened.last_entry) == ([e for e in model if e[1] < BASE + 50] or [(-1, BASE)])[-1]
+
+
+def pair(entry: TimestampOffset) -> tuple[int, int]:
+    return entry.timestamp, entry.offset
 
 
 def test_time_index_entry_is_kafkas() -> None:

@@ -83,7 +83,7 @@ def test_the_shortcut_lets_nothing_through() -> None:
         data = changed(batch(chance.choice((1, 2)), codec=chance.choice(tuple(Codec))), fix_crc=True, **lies)
         data += chance.choice((b"", b"", b"", b"x"))
         case = produced(data)
-        if is_ordinary(case.header, memoryview(data), case.header.size, TERMS.max_message_bytes):
+        if is_ordinary(case.header, len(data), memoryview(data)[21:], TERMS.max_message_bytes):
             ordinary += 1
             assert first_broken(data) is None, lies
     assert ordinary > 200, "else this shows nothing"

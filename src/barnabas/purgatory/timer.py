@@ -14,27 +14,17 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from typing import Protocol
 
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.timing_wheel import Bucket, TimerEntry, TimingWheel
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.locks import Lock
 
 logger = logging.getLogger(__name__)
 
 
-class Timer(Protocol):
-    """A timer that runs each task once, after a delay, unless the task is cancelled first."""
-
-    def add(self, delay_ms: int, task: Callable[[], None]) -> TimerEntry:
-        """Schedule `task` for `delay_ms` from now."""
-
-    def cancel(self, entry: TimerEntry) -> bool:
-        """Remove `entry`. Return False when it has expired or was cancelled before."""
-
-
 class SystemTimer:
-    """A timer on a hierarchical timing wheel.
+    """A timer that runs each task once, after a delay, unless the task is cancelled first: a hierarchical timing wheel.
 
     tick_ms, wheel_size: of the finest wheel (Kafka: 1 ms and 20 buckets). Time is the clock's monotonic time.
     """
@@ -45,7 +35,7 @@ class SystemTimer:
         self._clock = clock
         self._execute = execute
         # `with` takes the lock itself: a condition's `__enter__` and `__exit__` are calls of Python, for each request.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._changed = threading.Condition(self._lock)
         self._heap: list[tuple[int, Bucket]] = []
         self._count = 0

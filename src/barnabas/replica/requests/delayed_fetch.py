@@ -6,13 +6,15 @@ the timer after the client's max wait. Kafka: DelayedFetch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from barnabas.metrics.meter import Meter
 from barnabas.protocol.errors import ApiError
 from barnabas.purgatory.delayed_operation import DelayedOperation
-from barnabas.replica.partitions.partition import Partition
 from barnabas.replica.partitions.partition_fetch import FetchTerms, PartitionFetch, SessionReads
+
+if TYPE_CHECKING:
+    from barnabas.replica.requests.replica_reader import ReplicaReader
 
 
 class DelayedFetch(DelayedOperation):
@@ -27,39 +29,27 @@ class DelayedFetch(DelayedOperation):
     Case G: the bytes between fetch offsets and ends add up to `min_bytes`.
     Case H: the reader's log diverges from this one by now, so the reader has to truncate.
     In cases A to E the second reading finds the error and gives it to the partition. A time-out answers with the
-    records there are, without an error; `expirations` counts it. holds_back: whether a follower is throttled, so that
-    the bytes of a partition end no wait; None for consumers. session: adds the partitions of a session that move while
-    the fetch waits to `fetches`, which were read before.
+    records there are, without an error, and is counted. The bytes of a partition end no wait of a follower that is
+    throttled. session: adds the partitions of a session that move while the fetch waits to `fetches`, which were read
+    before. reader: reads them again and calls `answer`.
     """
 
-    __slots__ = (
-        "_expirations",
-        "_fetches",
-        "_holds_back",
-        "_partition_or_error",
-        "_read_and_answer",
-        "_session",
-        "_terms",
-    )
+    __slots__ = ("_answer", "_fetches", "_reader", "_session", "_terms")
 
     def __init__(
         self,
+        reader: ReplicaReader,
         terms: FetchTerms,
-        fetches: Sequence[PartitionFetch],
+        fetches: list[PartitionFetch],
         session: SessionReads | None,
-        partition_or_error: Callable[[str, int], Partition],
-        read_and_answer: Callable[[], None],
-        expirations: Meter,
-        holds_back: Callable[[Partition], bool] | None = None,
+        answer: Callable[[list[PartitionFetch]], None],
     ) -> None:
         super().__init__(terms.max_wait_ms)
+        self._reader = reader
         self._terms = terms
         self._fetches = fetches
         self._session = session
-        self._partition_or_error = partition_or_error
-        self._read_and_answer = read_and_answer
-        self._expirations = expirations
-        self._holds_back = holds_back
+        self._answer = answer
 
     def try_complete(self) -> bool:
         """Check cases A to H of the class."""
@@ -90,14 +80,16 @@ class DelayedFetch(DelayedOperation):
         if start is None:
             # It moved before it was ever read.
             return None
+        terms, partition = self._terms, fetch.hosted
         try:
-            partition = self._partition_or_error(fetch.topic, fetch.partition)
-            partition.check_leader_epoch(fetch.current_leader_epoch, leader_only=self._terms.leader_only)
+            if partition is None or not fetch.is_still_led(terms.replica_id):
+                partition = self._reader.hosted.partition_or_error(fetch.topic, fetch.partition)
+                partition.check_leader_epoch(fetch.current_leader_epoch, leader_only=terms.leader_only)
             diverges = (
                 fetch.last_fetched_epoch >= 0
                 and partition.diverging_epoch(fetch.last_fetched_epoch, fetch.fetch_offset) is not None
             )
-            end = partition.end_place(self._terms.isolation)
+            end = partition.end_place(terms.isolation)
         except ApiError:
             # Cases A to E, and case H where the log does not know the epoch any more.
             return None
@@ -110,7 +102,7 @@ class DelayedFetch(DelayedOperation):
         # Case F.
         if end.message_offset < start.message_offset:
             return None
-        if self._holds_back is not None and self._holds_back(partition):
+        if terms.is_from_follower and self._reader.holds_back(terms.replica_id, partition):
             return 0
         if start.on_older_segment(end):
             return None
@@ -121,8 +113,12 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         """Read again and answer."""
-        self._read_and_answer()
+        self._reader.read_again(self._terms, self._fetches, self._session, self._answer)
 
     def on_expiration(self) -> None:
         """Count the time-out. Only the expiration executor's thread counts, so no lock."""
-        self._expirations.count += 1
+        waiting = self._reader.waiting
+        if self._terms.is_from_follower:
+            waiting.follower_fetch_expirations.count += 1
+        else:
+            waiting.consumer_fetch_expirations.count += 1

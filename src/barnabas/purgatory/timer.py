@@ -14,6 +14,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.timing_wheel import Bucket, TimerEntry, TimingWheel
@@ -35,13 +36,14 @@ class SystemTimer:
         self._clock = clock
         self._execute = execute
         # `with` takes the lock itself: a condition's `__enter__` and `__exit__` are calls of Python, for each request.
-        self._lock = Lock()
-        self._changed = threading.Condition(self._lock)
+        lock: Any = Lock()  # of another type in the compiled build, which a condition takes as well
+        self._lock: Lock = lock
+        self._changed = threading.Condition(lock)
         self._heap: list[tuple[int, Bucket]] = []
         self._count = 0
         self._wheel = TimingWheel(tick_ms, wheel_size, self._now_ms(), self._push)
         self._running = False
-        self._thread: threading.Thread | None = None
+        self._runner: threading.Thread | None = None
 
     def __len__(self) -> int:
         """Return the number of tasks that wait."""
@@ -95,16 +97,16 @@ class SystemTimer:
     def start(self) -> None:
         """Start the `timer` thread."""
         self._running = True
-        self._thread = threading.Thread(target=self._run, name="timer", daemon=True)
-        self._thread.start()
+        self._runner = threading.Thread(target=self._run, name="timer", daemon=True)
+        self._runner.start()
 
     def shutdown(self) -> None:
         """Stop the thread. Waiting tasks do not run: the purgatories complete their operations when they shut down."""
         with self._lock:
             self._running = False
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+        if self._runner is not None:
+            self._runner.join()
 
     def _now_ms(self) -> int:
         return self._clock.nanoseconds() // 1_000_000
@@ -141,11 +143,11 @@ class ExpirationExecutor:
     def __init__(self, actions: ActionQueue) -> None:
         self._actions = actions
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="expiration-executor", daemon=True)
+        self._runner = threading.Thread(target=self._run, name="expiration-executor", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._runner.start()
 
     def execute(self, task: Callable[[], None]) -> None:
         """Queue `task`; tasks run in the order of submission."""
@@ -155,8 +157,8 @@ class ExpirationExecutor:
         """Run the queued tasks, then stop."""
         # Queued behind the tasks, each of which holds an answer that a client waits for.
         self._tasks.put(None)
-        if self._thread.is_alive():
-            self._thread.join()
+        if self._runner.is_alive():
+            self._runner.join()
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:

@@ -65,28 +65,25 @@ class TopicStats:
 
     __slots__ = tuple(COUNTERS)
 
-    messages_in: int
-    bytes_in: int
-    bytes_out: int
-    bytes_rejected: int
-    failed_produce_requests: int
-    failed_fetch_requests: int
-    total_produce_requests: int
-    total_fetch_requests: int
-    fetch_message_conversions: int
-    produce_message_conversions: int
-    no_key_compacted_topic_records: int
-    invalid_magic_number_records: int
-    invalid_message_crc_records: int
-    invalid_offset_or_sequence_records: int
-    replication_bytes_in: int
-    replication_bytes_out: int
-    reassignment_bytes_in: int
-    reassignment_bytes_out: int
-
     def __init__(self) -> None:
-        for name in COUNTERS:
-            setattr(self, name, 0)
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.bytes_rejected = 0
+        self.failed_produce_requests = 0
+        self.failed_fetch_requests = 0
+        self.total_produce_requests = 0
+        self.total_fetch_requests = 0
+        self.fetch_message_conversions = 0
+        self.produce_message_conversions = 0
+        self.no_key_compacted_topic_records = 0
+        self.invalid_magic_number_records = 0
+        self.invalid_message_crc_records = 0
+        self.invalid_offset_or_sequence_records = 0
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
+        self.reassignment_bytes_in = 0
+        self.reassignment_bytes_out = 0
 
     def add(self, other: TopicStats) -> None:
         """Add the counts of `other`."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.broker_topic_stats import BrokerTopicStats, TopicStats
+from barnabas.replica.broker_topic_stats import BrokerTopicStats
 from barnabas.replica.isr.follower_progress import follower_or_error, update_follower
 from barnabas.replica.isr.isr_updates import IsrUpdates
 from barnabas.replica.partitions.follower_state import Follower, FollowerState, LeftOut
@@ -36,6 +36,7 @@ FetchCallback = Callable[[list[PartitionFetch]], None]
 
 _NONE: Final = ErrorCode.NONE
 _COMMITTED: Final = FetchIsolation.TXN_COMMITTED
+_LOG_END: Final = FetchIsolation.LOG_END
 
 
 class ReplicaReader:
@@ -123,14 +124,16 @@ class ReplicaReader:
 
         The partitions of a topic usually follow each other: one look-up serves them.
         """
-        stats: TopicStats | None = None
-        topic = ""
+        topic, count = "", 0
         for fetch in fetches:
             # By identity, which is cheaper: partitions of one topic share the string, and a miss only costs a look-up.
-            if stats is None or fetch.topic is not topic:
-                topic = fetch.topic
-                stats = self._stats.topic(topic)
-            stats.total_fetch_requests += 1
+            if fetch.topic is not topic:
+                if count:
+                    self._stats.topic(topic).total_fetch_requests += count
+                topic, count = fetch.topic, 0
+            count += 1
+        if count:
+            self._stats.topic(topic).total_fetch_requests += count
 
     def _count_bytes_out(self, terms: FetchTerms, fetches: list[PartitionFetch]) -> None:
         """Count the bytes read. Called before the answer, since sending may release the records."""
@@ -187,14 +190,19 @@ class ReplicaReader:
             partition = fetch.hosted
             if partition is None or not fetch.is_still_led(terms.replica_id):
                 partition = self._check_leadership(terms, fetch)
-            log = partition.log
-            bounds = log.bounds
-            start, offset = bounds.start, fetch.fetch_offset
+            log, isolation, offset = partition.log, terms.isolation, fetch.fetch_offset
+            # The end *before* the read: a batch that is appended meanwhile must not make a follower look late.
+            if isolation is _LOG_END:
+                bounds = log.bounds
+                end = log.local.end
+            else:
+                bounds = log.placed_bounds()
+                end = bounds.limit(isolation)
+            start = bounds.start
             fetch.log_start_offset = start
             fetch.high_watermark = bounds.high_watermark.message_offset
             fetch.last_stable_offset = bounds.last_stable.message_offset
-            # The end *before* the read: a batch that is appended meanwhile must not make a follower look late.
-            fetch.read_to = end = partition.end_place(terms.isolation)
+            fetch.read_to = end
             if fetch.last_fetched_epoch >= 0:
                 fetch.diverging_epoch = partition.diverging_epoch(fetch.last_fetched_epoch, offset)
                 if fetch.diverging_epoch is not None:
@@ -205,9 +213,9 @@ class ReplicaReader:
                 # What the log would answer; most fetches of followers begin here.
                 fetch.error = _NONE
                 fetch.read_from = end
-                fetch.aborted_transactions = [] if terms.isolation is _COMMITTED else None
+                fetch.aborted_transactions = [] if isolation is _COMMITTED else None
                 return 0
-            data = log.read(offset, max_bytes, terms.isolation, min_one_message)
+            data = log.read(offset, max_bytes, isolation, min_one_message)
         except ApiError as error:
             fetch.fail(error)
             return 0

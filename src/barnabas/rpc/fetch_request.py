@@ -9,6 +9,7 @@ Kafka: FetchRequest.Builder.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.protocol.messages.fetch import FetchRequest
@@ -101,9 +102,7 @@ class FetchRequestData(NamedTuple):
     def builder(self, limits: FetchLimits, latest: int = FetchRequest.max_version) -> RequestBuilder:
         """Return a builder of the request for the version that the node and the client share, `latest` at most."""
 
-        return RequestBuilder(
-            FetchRequest, lambda version: self.request(limits, version), (_OLDEST_VERSION, self.last_version(latest))
-        )
+        return RequestBuilder(FetchRequest, partial(self.request, limits), (_OLDEST_VERSION, self.last_version(latest)))
 
     def last_version(self, latest: int) -> int:
         """Return the last version, `latest` at most, in which the request can be sent."""

@@ -520,7 +520,6 @@ class SessionsAgainstFullFetches(RuleBasedStateMachine):
             gone = sorted(self.wanted)[number % len(self.wanted)]
             del self.wanted[gone]
             self.changed.pop(gone, None)
-            self.known.pop(gone, None)
             self.forgotten.add(gone)
 
     @rule(topic=sampled_from(["topic", "other"]), partition=integers(0, 1), records=integers(1, 2))
@@ -542,6 +541,9 @@ class SessionsAgainstFullFetches(RuleBasedStateMachine):
         broker.session_id = answer.session_id
         broker.epoch = broker.epoch + 1 if answer.session_id else 0
         self.changed.clear()
+        # Known until the session forgets it: what is wanted again before that is not answered anew.
+        for gone in self.forgotten:
+            self.known.pop(gone, None)
         self.forgotten.clear()
         self._learn(answer)
         full = broker.fetch(*((*key, offset) for key, offset in self.wanted.items()), session_id=0, session_epoch=-1)

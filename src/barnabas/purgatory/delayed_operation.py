@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.runtime.compiler_marks import mypyc_attr
 from barnabas.runtime.lock_order import check_no_lock_held, is_checking
 from barnabas.runtime.locks import Lock
-from barnabas.runtime.native import mypyc_attr
 
 if TYPE_CHECKING:
     from barnabas.purgatory.timer import SystemTimer

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.runtime.native import mypyc_attr
+from barnabas.runtime.compiler_marks import mypyc_attr
 
 
 class RecordError(NamedTuple):

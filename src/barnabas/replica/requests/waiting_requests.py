@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 from barnabas.metrics.meter import Meter
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.action_queue import ActionQueue
+from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 from barnabas.purgatory.timer import SystemTimer
 from barnabas.replica.partitions.session_watches import SessionWatches
 from barnabas.replica.replica_config import ReplicaConfig
-from barnabas.replica.requests.delayed_fetch import DelayedFetch
 from barnabas.replica.requests.delayed_produce import DelayedProduce, ProduceExpirations
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class WaitingRequests:
         self.produces: DelayedOperationPurgatory[DelayedProduce] = DelayedOperationPurgatory(
             "Produce", timer, purge_interval=config.producer_purgatory_purge_interval_requests
         )
-        self.fetches: DelayedOperationPurgatory[DelayedFetch] = DelayedOperationPurgatory(
+        self.fetches: DelayedOperationPurgatory[DelayedOperation] = DelayedOperationPurgatory(
             "Fetch", timer, purge_interval=config.fetch_purgatory_purge_interval_requests
         )
         self.deletions: DelayedOperationPurgatory[DelayedDeleteRecords] = DelayedOperationPurgatory(

@@ -33,7 +33,7 @@ class SystemTimer:
     def __init__(
         self, clock: Clock, execute: Callable[[Callable[[], None]], None], *, tick_ms: int = 1, wheel_size: int = 20
     ) -> None:
-        self._clock = clock
+        self._nanoseconds = clock.nanoseconds
         self._execute = execute
         # `with` takes the lock itself: a condition's `__enter__` and `__exit__` are calls of Python, for each request.
         lock: Any = Lock()  # of another type in the compiled build, which a condition takes as well
@@ -51,7 +51,7 @@ class SystemTimer:
 
     def add(self, delay_ms: int, task: Callable[[], None]) -> TimerEntry:
         """Schedule `task`. With a delay of zero or less it is passed to the executor now."""
-        entry = TimerEntry(task, self._clock.nanoseconds() // 1_000_000 + delay_ms)
+        entry = TimerEntry(task, self._nanoseconds() // 1_000_000 + delay_ms)
         with self._lock:
             placed = self._wheel.add(entry)
             if placed:
@@ -109,7 +109,7 @@ class SystemTimer:
             self._runner.join()
 
     def _now_ms(self) -> int:
-        return self._clock.nanoseconds() // 1_000_000
+        return self._nanoseconds() // 1_000_000
 
     def _push(self, expiration_ms: int, bucket: Bucket) -> None:
         heapq.heappush(self._heap, (expiration_ms, bucket))

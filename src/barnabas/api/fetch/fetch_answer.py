@@ -39,15 +39,20 @@ TopicAnswer: TypeAlias = FetchResponse.FetchableTopicResponse
 PartitionAnswer: TypeAlias = FetchResponse.PartitionData
 
 _NONE: Final = ErrorCode.NONE
+_NO_ID: Final = ZERO_UUID
 LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-ZSTD_SINCE, STORAGE_ERROR_SINCE, CURRENT_LEADER = 10, 6, 16
+ZSTD_SINCE: Final = 10
+STORAGE_ERROR_SINCE: Final = 6
+CURRENT_LEADER: Final = 16
 LAST_CONVERTED: Final = 3
 """The first versions with zstd, KAFKA_STORAGE_ERROR and the current leader; the last with converted records."""
 
 LARGE_BYTES: Final = 64 * 1024
 """Of a range of a file: smaller ones are not worth a look whether they are in the page cache."""
 
-ANSWER_BYTES, TOPIC_BYTES, PARTITION_BYTES = 22, 6, 50
+ANSWER_BYTES: Final = 22
+TOPIC_BYTES: Final = 6
+PARTITION_BYTES: Final = 50
 """The bytes of an answer besides records and names, within a few bytes: layouts differ from version to version. Quotas
 are charged for this much."""
 
@@ -324,7 +329,7 @@ def _topic_answer(topics: dict[Any, TopicAnswer], name: str, topic_id: bytes) ->
     key = topic_id or name
     answer = topics.get(key)
     if answer is None:
-        answer = topics[key] = TopicAnswer(name, topic_id or ZERO_UUID, [])
+        answer = topics[key] = TopicAnswer(name, topic_id or _NO_ID, [])
     return answer
 
 

@@ -249,9 +249,11 @@ class SessionPartitions:
         """Note that a partition was read and answered: it is left out next time, comes last, or keeps its place."""
         name, to_read = partition.name, self._to_read
         if partition.is_at_end:
-            to_read.pop(name, None)
+            if name in to_read:
+                del to_read[name]
         elif partition.size:
-            to_read.pop(name, None)
+            if name in to_read:
+                del to_read[name]
             to_read[name] = partition
         else:
             to_read.setdefault(name, partition)
@@ -312,7 +314,8 @@ class SessionPartitions:
 
 
 NO_SESSION: Final = 0
-INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
 """The epoch of a request that wants a session, and of one that wants none. Both close the session they name."""
 LAST_EPOCH: Final = 2**31 - 1
 

@@ -46,7 +46,8 @@ from barnabas.storage.fetch_data import FetchIsolation
 ISOLATION_LEVELS: Final = {0: FetchIsolation.HIGH_WATERMARK, 1: FetchIsolation.TXN_COMMITTED}
 """The end of what a consumer may read, with read_uncommitted and with read_committed."""
 _LOG_END: Final = FetchIsolation.LOG_END
-FOLLOWER_FETCH, REPLICA_STATE = 11, 15
+FOLLOWER_FETCH: Final = 11
+REPLICA_STATE: Final = 15
 """Versions from which on consumers may read from followers, and followers say more of themselves."""
 
 

@@ -164,7 +164,8 @@ class ReplicaFetcherThread:
 
     def turn(self) -> None:
         """Ask once, and take in the answers; without a partition that is ready, wait for one."""
-        self._look_at(self._take_changed())
+        now_ns = self._clock.nanoseconds()
+        self._look_at(self._take_changed(now_ns), now_ns)
         if not self._asked.states:
             self._await_change()
             return
@@ -176,9 +177,8 @@ class ReplicaFetcherThread:
         self.stats.requests.count += 1
         self._take_in(answers)
 
-    def _take_changed(self) -> dict[TopicPartition, FollowedState | None]:
+    def _take_changed(self, now_ns: int) -> dict[TopicPartition, FollowedState | None]:
         """Return the states to look at; None for a partition that is copied no more."""
-        now_ns = self._clock.nanoseconds()
         with self._lock:
             keys = self._asked.to_look_at(self._new, self._states.keys(), now_ns)
             self._new.clear()
@@ -187,9 +187,8 @@ class ReplicaFetcherThread:
                 changed[key] = self._states.get(key)
             return changed
 
-    def _look_at(self, states: dict[TopicPartition, FollowedState | None]) -> None:
+    def _look_at(self, states: dict[TopicPartition, FollowedState | None], now_ns: int) -> None:
         """Cut new logs that know no epochs; ask for the partitions that are ready, and not for the others."""
-        now_ns = self._clock.nanoseconds()
         for key, looked_at in states.items():
             state = looked_at
             if state is not None and state.phase is FetchPhase.TRUNCATING:

@@ -100,7 +100,8 @@ class WaitingRequests:
 
     def run_queued(self) -> None:
         """Run the retries that were put off. For a thread that has appended outside of a request, and holds no lock."""
-        self._actions.run_all()
+        if self._actions.pending:
+            self._actions.run_all()
 
     def shutdown(self) -> None:
         """Complete every operation, so that each is answered."""

@@ -17,18 +17,17 @@ from barnabas.cli.main import main
 from barnabas.coordinator.group.group_loading import PartitionReplay
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.replica.fetcher.partition_fetch_state import FollowedState, FollowerLogPosition
+from barnabas.replica.partitions.leader_state import LeaderState
 from barnabas.replica.partitions.partition import Partition
 
 
 def early_high_watermark() -> None:
     """Have leaders raise the high watermark to their own end: acks=all waits for no follower."""
 
-    def raise_to_end(partition: Partition) -> bool:
-        with partition.log.lock:
-            state = partition.state
-            return state is not None and state.is_leader and partition.log.raise_high_watermark_to_end()
+    def raise_to_end(partition: Partition, state: LeaderState, now_ms: int) -> bool:
+        return partition.log.raise_high_watermark_to_end()
 
-    _plant(Partition, "increment_high_watermark", raise_to_end)
+    _plant(Partition, "follow_in_sync_replicas", raise_to_end)
 
 
 def truncation_to_high_watermark() -> None:
@@ -36,7 +35,9 @@ def truncation_to_high_watermark() -> None:
     begin = FollowedState.begin
 
     def at_high_watermark(topic_id: bytes, leader_epoch: int, log: FollowerLogPosition) -> FollowedState:
-        return begin(topic_id, leader_epoch, log._replace(latest_epoch=-1))
+        return begin(
+            topic_id, leader_epoch, FollowerLogPosition(log.start_offset, log.high_watermark, log.end_offset, -1)
+        )
 
     _plant(FollowedState, "begin", at_high_watermark)
 

@@ -7,7 +7,6 @@ broker, an answer that is lost ends the session.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.api.apis import Apis
@@ -20,7 +19,7 @@ from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.file_records import FileRecords
-from barnabas.replica.fetcher.leader_end_point import FETCH_VERSION, FetchedPartition
+from barnabas.replica.fetcher.leader_end_point import FETCH_VERSION, FetchedPartitions
 from barnabas.replica.partitions.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.rpc.fetch_request import FetchingReplica, FetchLimits
 from barnabas.rpc.fetch_session_handler import FetchSessionHandler, WantedPositions
@@ -46,7 +45,7 @@ class InProcessLeader:
         self._follower = follower
         self._leader = leader
 
-    def fetch(self, positions: WantedPositions) -> Sequence[FetchedPartition]:
+    def fetch(self, positions: WantedPositions) -> FetchedPartitions:
         leader = self._reach()
         fetches = [
             PartitionFetch(
@@ -66,7 +65,7 @@ class InProcessLeader:
         terms = FetchTerms(0, 1, 1 << 20, FetchIsolation.LOG_END, replica_id=self._follower, replica_epoch=epoch)
         leader.manager.reader.fetch_records(terms, fetches, answered.extend)
         leader.actions.run_all()
-        answers = [FetchedPartition(TopicPartition(each.topic, each.partition), _data(each)) for each in answered]
+        answers = {TopicPartition(each.topic, each.partition): _data(each) for each in answered}
         self._may_lose_answer()
         return answers
 
@@ -106,7 +105,7 @@ class LeaderInSession(InProcessLeader):
         super().__init__(cluster, follower, leader)
         self._session = FetchSessionHandler(leader)
 
-    def fetch(self, positions: WantedPositions) -> Sequence[FetchedPartition]:
+    def fetch(self, positions: WantedPositions) -> FetchedPartitions:
         cluster, session = self._cluster, self._session
         data = session.build_changes(positions)
         replica = FetchingReplica(self._follower, cluster.epochs[self._follower])
@@ -119,14 +118,11 @@ class LeaderInSession(InProcessLeader):
         except ConnectionLost:
             session.handle_error()
             raise
-        if not session.handle_response(response, FETCH_VERSION):
-            return ()
+        partitions = session.partitions_of(response, FETCH_VERSION)
+        if not session.handle_response(response, FETCH_VERSION, partitions.keys()):
+            return {}
         cluster.done["left out"] += len(positions) - sum(len(topic.partitions) for topic in response.responses)
-        return [
-            FetchedPartition(TopicPartition(session.topic_name(topic, FETCH_VERSION) or "", each.partition_index), each)
-            for topic in response.responses
-            for each in topic.partitions
-        ]
+        return partitions
 
 
 class FetchHandler:

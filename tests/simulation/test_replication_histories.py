@@ -60,7 +60,8 @@ def test_a_follower_that_does_not_tell_its_last_epoch_is_found(monkeypatch: pyte
     begin = FollowedState.begin
 
     def without_epoch(topic_id: bytes, leader_epoch: int, log: FollowerLogPosition) -> FollowedState:
-        return begin(topic_id, leader_epoch, log)._replace(last_fetched_epoch=-1)
+        state = begin(topic_id, leader_epoch, log)
+        return FollowedState(topic_id, leader_epoch, state.fetch_offset, -1, state.phase)
 
     monkeypatch.setattr(FollowedState, "begin", without_epoch)
     assert _is_found()
@@ -71,7 +72,9 @@ def test_a_follower_that_truncates_to_its_high_watermark_is_found(monkeypatch: p
     begin = FollowedState.begin
 
     def at_high_watermark(topic_id: bytes, leader_epoch: int, log: FollowerLogPosition) -> FollowedState:
-        return begin(topic_id, leader_epoch, log._replace(latest_epoch=-1))
+        return begin(
+            topic_id, leader_epoch, FollowerLogPosition(log.start_offset, log.high_watermark, log.end_offset, -1)
+        )
 
     monkeypatch.setattr(FollowedState, "begin", at_high_watermark)
     assert _is_found()

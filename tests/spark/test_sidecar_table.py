@@ -21,6 +21,7 @@ from barnabas.records.compression import Codec
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, OffsetCheckpointFile
+from barnabas.storage.log_append_info import AppendGate
 from barnabas_spark import table
 from barnabas_spark.options.option_values import OptionError
 from tests.compatibility.golden import TRANSACTIONS, unpack
@@ -51,7 +52,7 @@ def write_topic(data_dir: Path) -> None:
                 # Before 1900, where Spark's calendars differ.
                 timestamp_ms = -3_000_000_000_000 if number == 1 else NOW + number
                 builder.append(timestamp_ms, record_key, value, headers)
-            log.append_as_leader(builder.build(), 0, admit=lambda: True)
+            log.append_as_leader(builder.build(), 0, admit=AppendGate())
         assert len(log.local.segments) > 3
         ends[key] = log.log_end_offset
     OffsetCheckpointFile(str(data_dir), HIGH_WATERMARK_FILE, FILES).write(ends)

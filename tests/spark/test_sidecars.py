@@ -16,6 +16,7 @@ from barnabas.records.compression import Codec
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, OffsetCheckpointFile
+from barnabas.storage.log_append_info import AppendGate
 from barnabas.storage.readonly.partition_log import LogUnreadable
 from barnabas_spark.log_source.log_batch_reader import read_split
 from barnabas_spark.log_source.log_options import LogSourceOptions
@@ -41,7 +42,7 @@ def data_dir(tmp_path: Path) -> Path:
         for index in range(chance.randint(1, 20)):
             key, value, headers = made_up(number + index)
             builder.append(NOW + number, key, value and value + chance.randbytes(200), headers)
-        log.append_as_leader(builder.build(), 0, admit=lambda: True)
+        log.append_as_leader(builder.build(), 0, admit=AppendGate())
     assert len(log.local.segments) > 3
     OffsetCheckpointFile(str(tmp_path), HIGH_WATERMARK_FILE, OperatingSystemFiles()).write(
         {PARTITION: log.log_end_offset}

@@ -24,7 +24,7 @@ from barnabas.api.request import Handler, Request
 from barnabas.api.throttled_by import ThrottledBy
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.message import Message
-from barnabas.purgatory.timer import Timer
+from barnabas.purgatory.timer import SystemTimer
 from barnabas.quota.client_quota_manager import ClientQuotaManager
 from barnabas.quota.quota_managers import QuotaManagers
 from barnabas.runtime.clock import Clock
@@ -41,7 +41,7 @@ NOT_A_BROKER: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 class QuotaThrottle:
     """The `request.Throttle` of a broker. clock: the one of the requests' time stamps."""
 
-    def __init__(self, quotas: QuotaManagers, timer: Timer, clock: Clock) -> None:
+    def __init__(self, quotas: QuotaManagers, timer: SystemTimer, clock: Clock) -> None:
         self._quotas = quotas
         self._timer = timer
         self._now = clock.nanoseconds

@@ -34,7 +34,7 @@ class ReplicaPairs:
     def of(cls, items: tuple[str, ...]) -> ReplicaPairs:
         """Return the pairs of a value that `config_key.ThrottledReplicas` has accepted."""
         if not items:
-            return _NO_REPLICAS
+            return NO_REPLICAS
         if items == _ALL_REPLICAS:
             return cls(is_all=True, listed=frozenset())
         pairs = [item.split(":") for item in items]
@@ -45,7 +45,7 @@ class ReplicaPairs:
         return self.is_all or (bool(self.listed) and f"{partition}:{broker_id}" in self.listed)
 
 
-_NO_REPLICAS: Final = ReplicaPairs(is_all=False, listed=frozenset())
+NO_REPLICAS: Final = ReplicaPairs(is_all=False, listed=frozenset())
 
 _DECLARATION: Final = "barnabas.topic setting"
 

@@ -35,7 +35,7 @@ from barnabas.faults.fault_table import DueFault, FaultTable
 from barnabas.faults.interception import AnswerTap, BeforeHandling, Interception
 from barnabas.faults.named_topics import named_topics
 from barnabas.protocol.errors import ApiError
-from barnabas.purgatory.timer import Timer
+from barnabas.purgatory.timer import SystemTimer
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class HeldRequests:
 class BrokerParts(NamedTuple):
     """The parts of a broker that faults need."""
 
-    timer: Timer
+    timer: SystemTimer
     handle_moved: Callable[[Request[Any]], None]
     """Runs a request that has waited (Apis.handle_moved)."""
     topic_names: Callable[[], Mapping[bytes, str]]

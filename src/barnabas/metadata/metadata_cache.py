@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from barnabas.metadata.metadata_image import (
@@ -102,8 +102,8 @@ def _partition_states(request: UpdateMetadataRequest) -> list[tuple[str, _Partit
 
 
 def _merged_topics(
-    old: Mapping[str, TopicMetadata], request: UpdateMetadataRequest
-) -> tuple[Mapping[str, TopicMetadata], list[TopicPartition]]:
+    old: dict[str, TopicMetadata], request: UpdateMetadataRequest
+) -> tuple[dict[str, TopicMetadata], list[TopicPartition]]:
     topic_ids = {topic.topic_name: topic.topic_id for topic in request.topic_states}
     changes: dict[str, dict[int, _PartitionState]] = {}
     for topic, state in _partition_states(request):
@@ -148,9 +148,7 @@ def _broker(broker: UpdateMetadataRequest.UpdateMetadataBroker) -> BrokerMetadat
     return BrokerMetadata(broker.id, -1, broker.rack, endpoints)
 
 
-def _renamed(
-    old: MetadataImage, topics: Mapping[str, TopicMetadata], request: UpdateMetadataRequest
-) -> Mapping[bytes, str]:
+def _renamed(old: MetadataImage, topics: dict[str, TopicMetadata], request: UpdateMetadataRequest) -> dict[bytes, str]:
     """Return the names by topic id after an update: only the topics in the update can have changed."""
     names = dict(old.topic_names)
     for name in {name for name, _ in _partition_states(request)}:

@@ -83,8 +83,8 @@ class MetadataImage:
     cluster_id: str | None = None
     controller_id: int = NO_CONTROLLER
     brokers: Mapping[int, BrokerMetadata] = field(default_factory=dict)
-    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
-    topic_names: Mapping[bytes, str] = field(default_factory=dict)
+    topics: dict[str, TopicMetadata] = field(default_factory=dict)
+    topic_names: dict[bytes, str] = field(default_factory=dict)
 
     def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
         """Return a partition, or None if the controller has not sent it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from barnabas.protocol.schema import mypyc_attr
+from barnabas.runtime.compiler_marks import mypyc_attr
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import FieldSchema

@@ -18,18 +18,9 @@ Kafka: MessageSpec, FieldSpec.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
-
-if TYPE_CHECKING:
-    from mypy_extensions import mypyc_attr as mypyc_attr  # noqa: PLC0414 - exported so
-else:
-
-    def mypyc_attr(**_marks: bool) -> Callable[[type], type]:
-        """Return what does nothing: the compiler reads the marks of a class, plain Python passes them over."""
-        return lambda marked: marked
+from typing import Annotated, Any, Final, TypeAlias
 
 
 class WireType(Enum):

@@ -4,25 +4,27 @@ Subclassed by the replica layer (DelayedProduce, DelayedFetch), the admin handle
 `DelayedOperationPurgatory`. Kafka: org.apache.kafka.server.purgatory.DelayedOperation.
 
 `completed` is a lock used as a flag: the first thread that acquires it completes the operation, and it is never
-released. `lock` serialises the calls of `try_complete` of one operation; a subclass may pass in the lock that guards
-its condition. Neither is ever held while another operation is completed.
+released. `lock` serialises the calls of `try_complete` of one operation; the purgatory takes it. It is not re-entrant:
+while a condition is checked, nothing tries the same operation. (Once the operation is completed, nothing tries it.)
 """
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from barnabas.runtime.compiler_marks import mypyc_attr
 from barnabas.runtime.lock_order import CHECKING, check_no_lock_held
+from barnabas.runtime.locks import Lock
 
 if TYPE_CHECKING:
-    from barnabas.purgatory.timer import Timer
+    from barnabas.purgatory.timer import SystemTimer
     from barnabas.purgatory.timing_wheel import TimerEntry
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedOperation(ABC):
     """The base of everything that waits.
 
@@ -32,13 +34,14 @@ class DelayedOperation(ABC):
     delay_ms: how long the operation may wait in all.
     """
 
-    __slots__ = ("_entry", "completed", "delay_ms", "lock")
+    __slots__ = ("_entry", "_timed_by", "completed", "delay_ms", "lock")
 
-    def __init__(self, delay_ms: int, lock: Any = None) -> None:
+    def __init__(self, delay_ms: int) -> None:
         self.delay_ms = delay_ms
-        self.lock = lock if lock is not None else threading.RLock()
-        self.completed = threading.Lock()
-        self._entry: tuple[Timer, TimerEntry] | None = None
+        self.lock = Lock()
+        self.completed = Lock()
+        self._timed_by: SystemTimer | None = None
+        self._entry: TimerEntry | None = None
 
     @abstractmethod
     def try_complete(self) -> bool:
@@ -64,9 +67,10 @@ class DelayedOperation(ABC):
         if CHECKING:
             check_no_lock_held(f"completing {type(self).__name__}")
         # An atomic test-and-set: of a handler, the timer and another thread's append exactly one passes.
-        if not self.completed.acquire(blocking=False):
+        if not self.completed.acquire(False):
             return False
-        self.cancel_timer()
+        if self._entry is not None:
+            self.cancel_timer()
         self.on_complete()
         return True
 
@@ -75,9 +79,10 @@ class DelayedOperation(ABC):
         if self.force_complete():
             self.on_expiration()
 
-    def start_timer(self, timer: Timer) -> None:
+    def start_timer(self, timer: SystemTimer) -> None:
         """Start the timeout. If the operation is completed before the entry is stored, the entry is cancelled here."""
-        self._entry = (timer, timer.add(self.delay_ms, self.expire))
+        self._timed_by = timer
+        self._entry = timer.add(self.delay_ms, self.expire)
         if self.completed.locked():
             self.cancel_timer()
 
@@ -85,10 +90,10 @@ class DelayedOperation(ABC):
         """Cancel the timeout, if it was started."""
         # A local copy, since `start_timer` and a completion may come here at once. To cancel an entry twice is
         # harmless.
-        armed = self._entry
-        if armed is not None:
+        timer, entry = self._timed_by, self._entry
+        if timer is not None and entry is not None:
             self._entry = None
-            armed[0].cancel(armed[1])
+            timer.cancel(entry)
 
 
 class DelayedFuture(DelayedOperation):

@@ -1,9 +1,8 @@
 """The waiting delayed operations, indexed by the keys whose changes may complete them.
 
-Called by the replica layer, the admin handlers and the coordinators, on any thread. `_lock` guards the creation and
-removal of watch lists; each watch list has a lock of its own; neither is held while an operation is tried. Reading
-which keys are watched takes no lock: an operation is tried once more after it has registered, so that a change of state
-either finds the watch or is found by that try.
+Called by the replica layer, the admin handlers and the coordinators, on any thread. `_lock` guards the watch lists; it
+is never held while an operation is tried. Reading which keys are watched takes no lock: an operation is tried once more
+after it has registered, so that a change of state either finds the watch or is found by that try.
 
 A produce with acks=all, and the fetch of a follower that has its records at last:
 
@@ -21,26 +20,15 @@ Kafka: org.apache.kafka.server.purgatory.DelayedOperationPurgatory, kafka.server
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, Generic, TypeVar
 
 from barnabas.purgatory.delayed_operation import DelayedFuture, DelayedOperation
-from barnabas.purgatory.timer import Timer
+from barnabas.purgatory.timer import SystemTimer
+from barnabas.runtime.locks import Lock
 
 T = TypeVar("T", bound=DelayedOperation)
-
-
-class _Watchers(Generic[T]):
-    """The operations that wait for one key. `closed`: the list was removed from the index and accepts no more."""
-
-    __slots__ = ("closed", "lock", "operations")
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.operations: list[T] = []
-        self.closed = False
 
 
 class DelayedOperationPurgatory(Generic[T]):
@@ -50,13 +38,13 @@ class DelayedOperationPurgatory(Generic[T]):
     that and more than those that wait. It looks at every waiting operation, while a completed one costs only memory.
     """
 
-    def __init__(self, name: str, timer: Timer, *, purge_interval: int = 1000) -> None:
+    def __init__(self, name: str, timer: SystemTimer, *, purge_interval: int = 1000) -> None:
         self.name = name
         self._timer = timer
         self._purge_interval = self._purge_at = purge_interval
-        self._lock = threading.Lock()
-        self.watchers: dict[Hashable, _Watchers[T]] = {}
-        """The watch lists by key.
+        self._lock = Lock()
+        self.watchers: dict[Hashable, list[T]] = {}
+        """The operations that wait, by key; no list is empty.
 
         Other modules only ask whether a key is in the dict, or whether the dict is empty, without a lock; the dict
         stays the same object.
@@ -94,12 +82,12 @@ class DelayedOperationPurgatory(Generic[T]):
 
     def check_and_complete(self, key: Hashable) -> int:
         """Try every operation that waits for `key`. Return how many this call completed."""
-        watchers = self.watchers.get(key)
-        if watchers is None:
-            return 0
-        # A copy: completing one operation may change this very list, and must not happen under its lock.
-        with watchers.lock:
-            candidates = list(watchers.operations)
+        # A copy: completing one operation may change this very list, and must not happen under the lock.
+        with self._lock:
+            watching = self.watchers.get(key)
+            if watching is None:
+                return 0
+            candidates = watching.copy()
         completed = done = 0
         for operation in candidates:
             if operation.completed.locked():
@@ -108,7 +96,7 @@ class DelayedOperationPurgatory(Generic[T]):
             with operation.lock:
                 completed += operation.try_complete()
         if completed or done:
-            self._sweep(key, watchers)
+            self._sweep(key)
         return completed
 
     @property
@@ -118,23 +106,26 @@ class DelayedOperationPurgatory(Generic[T]):
         Kafka's metric PurgatorySize.
         """
         with self._lock:
-            return sum(len(watchers.operations) for watchers in self.watchers.values())
+            return sum([len(watching) for watching in self.watchers.values()])
 
     @property
     def delayed(self) -> int:
         """The number of operations that wait. Kafka's metric NumDelayedOperations."""
         with self._lock:
-            lists = [watchers.operations for watchers in self.watchers.values()]
-        return len({id(operation) for waiting in lists for operation in list(waiting) if not operation.is_completed})
+            lists = [watching.copy() for watching in self.watchers.values()]
+        return len({id(operation) for waiting in lists for operation in waiting if not operation.is_completed})
 
     def purge_completed(self) -> int:
         """Remove completed operations from all watch lists. Return the number of entries removed."""
         with self._lock:
-            items = list(self.watchers.items())
+            keys = list(self.watchers)
             self._added_since_purge = 0
-        freed = sum(self._sweep(key, watchers) for key, watchers in items)
+        freed = 0
+        # The lock is let go between the lists: there may be thousands.
+        for key in keys:
+            freed += self._sweep(key)
         # The bound grows with the number that waits, so that long waits are not scanned again and again.
-        self._purge_at = max(self._purge_interval, sum(len(watchers.operations) for _, watchers in items))
+        self._purge_at = max(self._purge_interval, self.watched)
         return freed
 
     def shutdown(self) -> None:
@@ -145,39 +136,33 @@ class DelayedOperationPurgatory(Generic[T]):
             self._is_shut_down = True
             lists = list(self.watchers.values())
             self.watchers.clear()
-        for watchers in lists:
-            with watchers.lock:
-                watchers.closed = True
-                operations = list(watchers.operations)
+        for operations in lists:
             for operation in operations:
                 operation.expire()
 
     def _watch(self, operation: T, keys: Iterable[Hashable]) -> None:
-        for key in keys:
-            # A loop: between the look-up and the append another thread may have removed the empty list.
-            while not operation.completed.locked() and not self._add(operation, key):
-                pass
-
-    def _add(self, operation: T, key: Hashable) -> bool:
+        watchers = self.watchers
         with self._lock:
-            watchers = self.watchers.get(key)
-            if watchers is None:
-                watchers = self.watchers[key] = _Watchers()
-            self._added_since_purge += 1
-        with watchers.lock:
-            if not watchers.closed:
-                watchers.operations.append(operation)
-            return not watchers.closed
+            for key in keys:
+                watching = watchers.get(key)
+                if watching is None:
+                    watchers[key] = [operation]
+                else:
+                    watching.append(operation)
+                self._added_since_purge += 1
 
-    def _sweep(self, key: Hashable, watchers: _Watchers[T]) -> int:
-        # Both locks, the index first: an append of `_watch` between the test for emptiness and `closed` would be lost.
-        with self._lock, watchers.lock:
-            before = len(watchers.operations)
-            watchers.operations = [each for each in watchers.operations if not each.completed.locked()]
-            if not watchers.operations and self.watchers.get(key) is watchers:
-                watchers.closed = True
+    def _sweep(self, key: Hashable) -> int:
+        """Remove the completed operations from one list, and return their number."""
+        with self._lock:
+            watching = self.watchers.get(key)
+            if watching is None:
+                return 0
+            left = [each for each in watching if not each.completed.locked()]
+            if left:
+                self.watchers[key] = left
+            else:
                 del self.watchers[key]
-            return before - len(watchers.operations)
+            return len(watching) - len(left)
 
 
 class DelayedFuturePurgatory:
@@ -188,7 +173,7 @@ class DelayedFuturePurgatory:
 
     _KEY: Final = "futures"
 
-    def __init__(self, name: str, timer: Timer) -> None:
+    def __init__(self, name: str, timer: SystemTimer) -> None:
         self.operations: DelayedOperationPurgatory[DelayedFuture] = DelayedOperationPurgatory(name, timer)
 
     def when_done(self, timeout_ms: int, futures: Sequence[Future[Any]], answer: Callable[[], None]) -> None:
@@ -196,4 +181,7 @@ class DelayedFuturePurgatory:
         delayed = DelayedFuture(timeout_ms, futures, answer)
         if not self.operations.try_complete_else_watch(delayed, [self._KEY]):
             for future in futures:
-                future.add_done_callback(lambda _: self.operations.check_and_complete(self._KEY))
+                future.add_done_callback(self._try)
+
+    def _try(self, _: Future[Any]) -> None:
+        self.operations.check_and_complete(self._KEY)

@@ -14,27 +14,18 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.timing_wheel import Bucket, TimerEntry, TimingWheel
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.locks import Lock
 
 logger = logging.getLogger(__name__)
 
 
-class Timer(Protocol):
-    """A timer that runs each task once, after a delay, unless the task is cancelled first."""
-
-    def add(self, delay_ms: int, task: Callable[[], None]) -> TimerEntry:
-        """Schedule `task` for `delay_ms` from now."""
-
-    def cancel(self, entry: TimerEntry) -> bool:
-        """Remove `entry`. Return False when it has expired or was cancelled before."""
-
-
 class SystemTimer:
-    """A timer on a hierarchical timing wheel.
+    """A timer that runs each task once, after a delay, unless the task is cancelled first: a hierarchical timing wheel.
 
     tick_ms, wheel_size: of the finest wheel (Kafka: 1 ms and 20 buckets). Time is the clock's monotonic time.
     """
@@ -42,16 +33,17 @@ class SystemTimer:
     def __init__(
         self, clock: Clock, execute: Callable[[Callable[[], None]], None], *, tick_ms: int = 1, wheel_size: int = 20
     ) -> None:
-        self._clock = clock
+        self._nanoseconds = clock.nanoseconds
         self._execute = execute
         # `with` takes the lock itself: a condition's `__enter__` and `__exit__` are calls of Python, for each request.
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        lock: Any = Lock()  # of another type in the compiled build, which a condition takes as well
+        self._lock: Lock = lock
+        self._changed = threading.Condition(lock)
         self._heap: list[tuple[int, Bucket]] = []
         self._count = 0
         self._wheel = TimingWheel(tick_ms, wheel_size, self._now_ms(), self._push)
         self._running = False
-        self._thread: threading.Thread | None = None
+        self._runner: threading.Thread | None = None
 
     def __len__(self) -> int:
         """Return the number of tasks that wait."""
@@ -59,7 +51,7 @@ class SystemTimer:
 
     def add(self, delay_ms: int, task: Callable[[], None]) -> TimerEntry:
         """Schedule `task`. With a delay of zero or less it is passed to the executor now."""
-        entry = TimerEntry(task, self._clock.nanoseconds() // 1_000_000 + delay_ms)
+        entry = TimerEntry(task, self._nanoseconds() // 1_000_000 + delay_ms)
         with self._lock:
             placed = self._wheel.add(entry)
             if placed:
@@ -105,19 +97,19 @@ class SystemTimer:
     def start(self) -> None:
         """Start the `timer` thread."""
         self._running = True
-        self._thread = threading.Thread(target=self._run, name="timer", daemon=True)
-        self._thread.start()
+        self._runner = threading.Thread(target=self._run, name="timer", daemon=True)
+        self._runner.start()
 
     def shutdown(self) -> None:
         """Stop the thread. Waiting tasks do not run: the purgatories complete their operations when they shut down."""
         with self._lock:
             self._running = False
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+        if self._runner is not None:
+            self._runner.join()
 
     def _now_ms(self) -> int:
-        return self._clock.nanoseconds() // 1_000_000
+        return self._nanoseconds() // 1_000_000
 
     def _push(self, expiration_ms: int, bucket: Bucket) -> None:
         heapq.heappush(self._heap, (expiration_ms, bucket))
@@ -151,11 +143,11 @@ class ExpirationExecutor:
     def __init__(self, actions: ActionQueue) -> None:
         self._actions = actions
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="expiration-executor", daemon=True)
+        self._runner = threading.Thread(target=self._run, name="expiration-executor", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._runner.start()
 
     def execute(self, task: Callable[[], None]) -> None:
         """Queue `task`; tasks run in the order of submission."""
@@ -165,8 +157,8 @@ class ExpirationExecutor:
         """Run the queued tasks, then stop."""
         # Queued behind the tasks, each of which holds an answer that a client waits for.
         self._tasks.put(None)
-        if self._thread.is_alive():
-            self._thread.join()
+        if self._runner.is_alive():
+            self._runner.join()
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:

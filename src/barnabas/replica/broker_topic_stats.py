@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.metrics.meter import NO_RATES, Rates, decayed
 from barnabas.metrics.metrics_registry import MBeanName, Sample
+from barnabas.runtime.locks import Lock
 
 
 class _Counter(NamedTuple):
@@ -25,7 +26,7 @@ class _Counter(NamedTuple):
     description: str
 
 
-COUNTERS = {
+COUNTERS: Final = {
     "messages_in": _Counter("MessagesInPerSec", "Records appended"),
     "bytes_in": _Counter("BytesInPerSec", "Bytes appended"),
     "bytes_out": _Counter("BytesOutPerSec", "Bytes sent to consumers"),
@@ -51,11 +52,11 @@ COUNTERS = {
 }
 """Attribute of TopicStats -> counter."""
 
-ONLY_FOR_ALL_TOPICS = frozenset(
+ONLY_FOR_ALL_TOPICS: Final = frozenset(
     {"replication_bytes_in", "replication_bytes_out", "reassignment_bytes_in", "reassignment_bytes_out"}
 )
 
-UNHOSTED = ""
+UNHOSTED: Final = ""
 """The name under which topics are counted that this broker does not host."""
 
 
@@ -64,42 +65,30 @@ class TopicStats:
 
     __slots__ = tuple(COUNTERS)
 
-    messages_in: int
-    bytes_in: int
-    bytes_out: int
-    bytes_rejected: int
-    failed_produce_requests: int
-    failed_fetch_requests: int
-    total_produce_requests: int
-    total_fetch_requests: int
-    fetch_message_conversions: int
-    produce_message_conversions: int
-    no_key_compacted_topic_records: int
-    invalid_magic_number_records: int
-    invalid_message_crc_records: int
-    invalid_offset_or_sequence_records: int
-    replication_bytes_in: int
-    replication_bytes_out: int
-    reassignment_bytes_in: int
-    reassignment_bytes_out: int
-
     def __init__(self) -> None:
-        for name in COUNTERS:
-            setattr(self, name, 0)
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.bytes_rejected = 0
+        self.failed_produce_requests = 0
+        self.failed_fetch_requests = 0
+        self.total_produce_requests = 0
+        self.total_fetch_requests = 0
+        self.fetch_message_conversions = 0
+        self.produce_message_conversions = 0
+        self.no_key_compacted_topic_records = 0
+        self.invalid_magic_number_records = 0
+        self.invalid_message_crc_records = 0
+        self.invalid_offset_or_sequence_records = 0
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
+        self.reassignment_bytes_in = 0
+        self.reassignment_bytes_out = 0
 
     def add(self, other: TopicStats) -> None:
         """Add the counts of `other`."""
         for name in COUNTERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-class _OfThread(threading.local):
-    """The counters of the current thread by topic; made when a thread first counts."""
-
-    def __init__(self, threads: list[dict[str, TopicStats]], lock: threading.Lock) -> None:
-        self.topics: dict[str, TopicStats] = {}
-        with lock:
-            threads.append(self.topics)
 
 
 class BrokerTopicStats:
@@ -111,10 +100,11 @@ class BrokerTopicStats:
 
     def __init__(self, is_hosted: Callable[[str], bool] = lambda _: True) -> None:
         self._is_hosted = is_hosted
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._threads: list[dict[str, TopicStats]] = []
         self._gone = TopicStats()
-        self._of_thread = _OfThread(self._threads, self._lock)
+        self._of_thread = threading.local()
+        """Its `topics`: the counters of the current thread by topic."""
         self._seen: dict[str, TopicStats] = {}
         self._seen_requests: dict[str, int] = {}
         self._rates: dict[str, dict[str, Rates]] = {}
@@ -122,7 +112,12 @@ class BrokerTopicStats:
 
     def topic(self, name: str) -> TopicStats:
         """Return the calling thread's counters of a topic."""
-        topics = self._of_thread.topics
+        try:
+            topics: dict[str, TopicStats] = self._of_thread.topics
+        except AttributeError:
+            topics = self._of_thread.topics = {}
+            with self._lock:
+                self._threads.append(topics)
         try:
             return topics[name]
         except KeyError:

@@ -110,18 +110,16 @@ class ReplicaManager:
         self.orders = LeadershipOrders(
             environment, hosted, log_manager, self._checkpoints, metadata, waiting, stats, self.fetchers, self.moves
         )
-        self.appender = ReplicaAppender(hosted.partition_or_error, waiting, stats)
+        self.appender = ReplicaAppender(hosted, waiting, stats)
         throttle = leader_throttle(quotas.leader)
         self.reader: ReplicaReader
         if config.replica_selector_class is None:
-            self.reader = ReplicaReader(hosted.partition_or_error, waiting, self.isr_updates, stats, throttle)
+            self.reader = ReplicaReader(hosted, waiting, self.isr_updates, stats, throttle)
         else:
             from barnabas.replica.requests.closest_replica_reader import ClosestReplicaReader, replica_selector
 
             selector = replica_selector(config.replica_selector_class, config.broker_id, lambda: metadata.image)
-            self.reader = ClosestReplicaReader(
-                hosted.partition_or_error, waiting, self.isr_updates, stats, throttle, selector
-            )
+            self.reader = ClosestReplicaReader(hosted, waiting, self.isr_updates, stats, throttle, selector)
 
     def startup(self, scheduler: Scheduler) -> None:
         """Begin checkpointing high watermarks and looking for followers that lag."""

@@ -9,7 +9,8 @@ Kafka: FetchRequest.Builder.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.topic_partition import TopicPartition
@@ -17,13 +18,13 @@ from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.rpc.client_request import RequestBuilder
 
 # v4 is the first with the record batches of today (KIP-98).
-_OLDEST_VERSION = 4
-LAST_VERSION_WITH_NAMES = 12
+_OLDEST_VERSION: Final = 4
+LAST_VERSION_WITH_NAMES: Final = 12
 # KIP-903: the follower's broker epoch beside its id.
-_FIRST_VERSION_WITH_REPLICA_STATE = 15
-FETCH_VERSIONS = (_OLDEST_VERSION, LAST_VERSION_WITH_NAMES)
+_FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
+FETCH_VERSIONS: Final = (_OLDEST_VERSION, LAST_VERSION_WITH_NAMES)
 """The versions that name topics."""
-FETCH_VERSIONS_WITH_IDS = (_OLDEST_VERSION, FetchRequest.max_version)
+FETCH_VERSIONS_WITH_IDS: Final = (_OLDEST_VERSION, FetchRequest.max_version)
 """All versions; those from 13 on have topic ids."""
 
 
@@ -50,7 +51,7 @@ class FetchingReplica(NamedTuple):
     broker_epoch: int
 
 
-NO_REPLICA = FetchingReplica(-1, -1)
+NO_REPLICA: Final = FetchingReplica(-1, -1)
 
 
 class FetchLimits(NamedTuple):
@@ -75,7 +76,7 @@ class FetchSessionPlace(NamedTuple):
     epoch: int
 
 
-SESSIONLESS = FetchSessionPlace(0, -1)
+SESSIONLESS: Final = FetchSessionPlace(0, -1)
 
 
 class TopicIdPartition(NamedTuple):
@@ -101,17 +102,21 @@ class FetchRequestData(NamedTuple):
     def builder(self, limits: FetchLimits, latest: int = FetchRequest.max_version) -> RequestBuilder:
         """Return a builder of the request for the version that the node and the client share, `latest` at most."""
 
-        def build(version: int) -> FetchRequest:
-            # A request by names must not forget a replaced partition: it would forget the new one of the same name.
-            is_by_id = version > LAST_VERSION_WITH_NAMES
-            forgotten = self.forgotten + self.replaced if is_by_id else self.forgotten
-            request = fetch_request(self.positions, limits, self.place, forgotten)
-            if limits.replica is not NO_REPLICA:
-                _name_replica(request, limits.replica, version)
-            return request
+        return RequestBuilder(FetchRequest, partial(self.request, limits), (_OLDEST_VERSION, self.last_version(latest)))
 
-        last = latest if self.uses_topic_ids else min(latest, LAST_VERSION_WITH_NAMES)
-        return RequestBuilder(FetchRequest, build, (_OLDEST_VERSION, last))
+    def last_version(self, latest: int) -> int:
+        """Return the last version, `latest` at most, in which the request can be sent."""
+        return latest if self.uses_topic_ids else min(latest, LAST_VERSION_WITH_NAMES)
+
+    def request(self, limits: FetchLimits, version: int) -> FetchRequest:
+        """Return the request for a version."""
+        # A request by names must not forget a replaced partition: it would forget the new one of the same name.
+        is_by_id = version > LAST_VERSION_WITH_NAMES
+        forgotten = self.forgotten + self.replaced if is_by_id else self.forgotten
+        request = fetch_request(self.positions, limits, self.place, forgotten)
+        if limits.replica is not NO_REPLICA:
+            _name_replica(request, limits.replica, version)
+        return request
 
 
 def fetch_request(
@@ -122,7 +127,7 @@ def fetch_request(
 ) -> FetchRequest:
     """Return a request for these partitions, in their order. `forgotten` partitions leave the session."""
     # The message has names and ids; the version that is sent decides which of them are written.
-    topics: dict[tuple[str, bytes], list[FetchRequest.FetchPartition]] = {}
+    topics: dict[tuple[str, bytes], FetchRequest.FetchTopic] = {}
     for (topic, partition), offset, max_bytes, leader_epoch, topic_id, last_epoch, log_start_offset in positions:
         entry = FetchRequest.FetchPartition(
             partition=partition,
@@ -132,10 +137,17 @@ def fetch_request(
             last_fetched_epoch=last_epoch,
             log_start_offset=log_start_offset,
         )
-        topics.setdefault((topic, topic_id), []).append(entry)
-    left: dict[tuple[str, bytes], list[int]] = {}
+        of_topic = topics.get((topic, topic_id))
+        if of_topic is None:
+            of_topic = FetchRequest.FetchTopic(topic=topic, topic_id=topic_id, partitions=[])
+            topics[topic, topic_id] = of_topic
+        of_topic.partitions.append(entry)
+    left: dict[tuple[str, bytes], FetchRequest.ForgottenTopic] = {}
     for topic_id, (topic, partition) in forgotten:
-        left.setdefault((topic, topic_id), []).append(partition)
+        gone = left.get((topic, topic_id))
+        if gone is None:
+            gone = left[topic, topic_id] = FetchRequest.ForgottenTopic(topic=topic, topic_id=topic_id, partitions=[])
+        gone.partitions.append(partition)
     return FetchRequest(
         max_wait_ms=limits.max_wait_ms,
         min_bytes=limits.min_bytes,
@@ -143,14 +155,8 @@ def fetch_request(
         isolation_level=limits.isolation_level,
         session_id=place.session_id,
         session_epoch=place.epoch,
-        topics=[
-            FetchRequest.FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)
-            for (topic, topic_id), partitions in topics.items()
-        ],
-        forgotten_topics_data=[
-            FetchRequest.ForgottenTopic(topic=topic, topic_id=topic_id, partitions=partitions)
-            for (topic, topic_id), partitions in left.items()
-        ],
+        topics=list(topics.values()),
+        forgotten_topics_data=list(left.values()),
         rack_id=limits.rack_id,
     )
 

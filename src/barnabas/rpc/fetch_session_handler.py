@@ -15,8 +15,8 @@ Kafka: org.apache.kafka.clients.FetchSessionHandler.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode, error_of
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -34,14 +34,14 @@ from barnabas.rpc.fetch_request import (
 
 logger = logging.getLogger(__name__)
 
-NO_SESSION = 0
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
-_LAST_EPOCH = 2**31 - 1
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_LAST_EPOCH: Final = 2**31 - 1
 
-_ALL_DIFFERENT = 3
+_ALL_DIFFERENT: Final = 3
 
-_INITIAL = FetchSessionPlace(NO_SESSION, INITIAL_EPOCH)
+_INITIAL: Final = FetchSessionPlace(NO_SESSION, INITIAL_EPOCH)
 
 
 class PositionChanges(NamedTuple):
@@ -148,33 +148,45 @@ class FetchSessionHandler:
         """
         changed, gone = wanted.take_changes()
         known, names = self._known, self._names
-        is_full = self._next.epoch == INITIAL_EPOCH or not names
-        if is_full or any(
-            each.topic_id == ZERO_UUID
-            # The topic was created again: the session knows the partition by the old id.
-            or known.get(each.topic_partition, each).topic_id != each.topic_id
-            for each in changed
-        ):
+        if self._next.epoch == INITIAL_EPOCH or not names:
             return self.build(wanted)
+        for position in changed:
+            partition, topic_id = position.topic_partition, position.topic_id
+            before = known.get(partition)
+            # Or the topic was created again: the session knows the partition by the old id.
+            if topic_id == ZERO_UUID or (before is not None and before.topic_id != topic_id):
+                return self.build(wanted)
         for position in changed:
             known[position.topic_partition] = position
             names[position.topic_id] = position.topic_partition.topic
-        forgotten = [TopicIdPartition(known.pop(each).topic_id, each) for each in gone]
+        forgotten = [TopicIdPartition(known.pop(each).topic_id, each) for each in gone] if gone else []
         return FetchRequestData(changed, self._next, forgotten, [], uses_topic_ids=True)
 
     def topic_name(self, topic: FetchResponse.FetchableTopicResponse, version: int) -> str | None:
         """Return the name of a topic of an answer, or None for an id that the session does not have."""
         return topic.topic if version <= LAST_VERSION_WITH_NAMES else self._names.get(topic.topic_id)
 
-    def handle_response(self, response: FetchResponse, version: int) -> bool:
+    def partitions_of(self, response: FetchResponse, version: int) -> dict[TopicPartition, FetchResponse.PartitionData]:
+        """Return the partitions of an answer by name; an id that is not one of the session's gives the name ""."""
+        found: dict[TopicPartition, FetchResponse.PartitionData] = {}
+        for topic in response.responses:
+            name = self.topic_name(topic, version) or ""
+            for partition in topic.partitions:
+                found[TopicPartition(name, partition.partition_index)] = partition
+        return found
+
+    def handle_response(
+        self, response: FetchResponse, version: int, answered: Collection[TopicPartition] | None = None
+    ) -> bool:
         """Take note of an answer. Returns False if its partitions must not be used.
 
-        That is so for an error, and for an answer whose partitions are not those requested.
+        That is so for an error, and for an answer whose partitions are not those requested. answered: the names of
+        `partitions_of`, if the caller has asked for them.
 
         Partitions that an answer in a session leaves out have not changed.
         """
-        error = error_of(response.error_code)
-        if error is not ErrorCode.NONE:
+        if response.error_code:
+            error = error_of(response.error_code)
             logger.info(
                 "Node %d was unable to process the fetch request with %s: %s.", self._node_id, self._next, error
             )
@@ -184,19 +196,20 @@ class FetchSessionHandler:
             self._next = _INITIAL if lost else self._next._replace(epoch=INITIAL_EPOCH)
             return False
         # An id that is not one of the session's becomes a partition of no topic, which is one too many.
-        answered = {
-            TopicPartition(self.topic_name(topic, version) or "", partition.partition_index)
-            for topic in response.responses
-            for partition in topic.partitions
-        }
+        if answered is None:
+            answered = self.partitions_of(response, version).keys()
         # A full answer must name exactly the requested partitions; an incremental one may leave any of them out.
         is_full = self._next.epoch == INITIAL_EPOCH
         # A client above its quota gets an empty answer (KIP-219).
         if is_full and not answered and response.throttle_time_ms > 0:
             self._next = _INITIAL
             return False
-        extra = answered.difference(self._known)  # not `answered - keys()`, which walks through all keys
-        omitted = self._known.keys() - answered if is_full else set()
+        known = self._known
+        extra = set()
+        for each in answered:
+            if each not in known:
+                extra.add(each)
+        omitted = known.keys() - answered if is_full else set()
         if extra or omitted:
             logger.info(
                 "Node %d answered a fetch with %s and left out %s", self._node_id, extra or "{}", omitted or "{}"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.messages.message import Message
-from barnabas.rpc.client_request import RequestBuilder, fixed_message
+from barnabas.rpc.client_request import RequestBuilder
 from barnabas.rpc.connection_failures import ConnectionFailures, loss_in_words, reason_of
 from barnabas.rpc.connection_states import ConnectionState, SessionRenewals
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
@@ -173,15 +173,29 @@ class PeerConnection:
     # -- a request
 
     def exchange(self, request: Message | RequestBuilder) -> Message:
-        """Send a request when the connection is ready, and return the body of its answer.
+        """Send a request when the connection is ready, in its latest version, and return the body of its answer.
+
+        Raises ConnectionLost: as `call`.
+        """
+        if not isinstance(request, RequestBuilder):
+            return self.call(request, request.max_version)
+        version = request.versions[1]
+        try:
+            message = request.build(version)
+        except BaseException:
+            self.disconnect()
+            raise
+        return self.call(message, version)
+
+    def call(self, request: Message, version: int) -> Message:
+        """Send a request in a version when the connection is ready, and return the body of its answer.
 
         Raises ConnectionLost: the connection broke, the answer is late or unreadable, or it was interrupted.
         """
-        builder = request if isinstance(request, RequestBuilder) else fixed_message(request)
-        api_key, version = builder.message_class.api_key, builder.versions[1]
+        api_key = request.api_key
         number = self._correlation_id = self._correlation_id + 1 & MAX_CORRELATION_ID
         try:
-            frame = request_frame(builder.build(version), version, number, self._config.client_id)
+            frame = request_frame(request, version, number, self._config.client_id)
             self._selector.send_at_once(self._id, frame)
             answer = self._await_answer()
             body = decode_answer(api_key, version, number, answer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Final, Protocol
 
-NANOSECONDS_PER_MILLISECOND = 1_000_000
+NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 NEVER_MS: Final = -(1 << 62)
 """A time before all others: the monotonic clock may be near zero."""
 

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.runtime.compiler_marks import mypyc_attr
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -100,3 +101,17 @@ class LogAppendInfo:
             f"LogAppendInfo(offsets {self.first_offset}-{self.last_offset}, {self.record_count} records,"
             f" {self.valid_bytes} bytes, max timestamp {self.max_timestamp})"
         )
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class AppendGate:
+    """Admits batches of a leader to a log, under the log's lock, before anything changes. This one admits all."""
+
+    __slots__ = ()
+
+    def admits(self, leader_epoch: int) -> bool:
+        """Return whether a batch of this leader epoch is committed once it is appended.
+
+        Then the high watermark rises with the end. Raises ApiError: to refuse the append.
+        """
+        return True

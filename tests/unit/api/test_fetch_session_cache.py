@@ -32,7 +32,7 @@ class Cache:
         for _ in range(2):
             self.clock.advance(EVICTION_MS - 1)
             for session in used:
-                self.cache.touch(session, session.cached_size)
+                self.cache.touch(session, session.cached_size, self.cache.now_ms())
 
 
 def test_a_full_cache_of_new_sessions_takes_no_other() -> None:
@@ -51,7 +51,7 @@ def test_the_one_unused_longest_goes_first() -> None:
     cache = Cache(2)
     first, second = cache.made(50, follower=True), cache.made(1)
     cache.clock.advance(10)
-    cache.cache.touch(second, 1)
+    cache.cache.touch(second, 1, cache.cache.now_ms())
     cache.clock.advance(EVICTION_MS - 9)
     third = cache.made(1)
     assert (cache.has(first), cache.has(second), cache.has(third)) == (False, True, True)
@@ -74,7 +74,7 @@ def test_a_session_that_grew_is_worth_more() -> None:
     cache = Cache(2)
     first, second = cache.made(1), cache.made(2)
     cache.age(first, second)
-    cache.cache.touch(first, 9)
+    cache.cache.touch(first, 9, cache.cache.now_ms())
     assert cache.cache.partition_count == 11
     cache.made(3)
     assert (cache.has(first), cache.has(second)) == (True, False)
@@ -97,7 +97,7 @@ def test_one_that_was_removed_is_not_counted() -> None:
     session = cache.made(3)
     cache.cache.remove(session.id)
     cache.cache.remove(session.id)
-    cache.cache.touch(session, 5)
+    cache.cache.touch(session, 5, cache.cache.now_ms())
     assert (cache.cache.session_count, cache.cache.partition_count) == (0, 0)
     assert cache.cache.evictions.count == 0
 
@@ -128,7 +128,7 @@ def test_many_sessions() -> None:
             made = cache.create(random.randrange(6), follower=random.random() < 0.3)
             alive += [] if made is None else [made]
         elif action < 4 and alive:
-            cache.cache.touch(random.choice(alive), random.randrange(6))
+            cache.cache.touch(random.choice(alive), random.randrange(6), cache.cache.now_ms())
         elif random.random() < 0.2 and alive:
             cache.cache.remove(random.choice(alive).id)
         cache.clock.advance(random.choice([0, 10, 5000]))

@@ -14,7 +14,7 @@ from hypothesis.strategies import booleans, integers, sampled_from
 
 from barnabas.api.apis import Apis
 from barnabas.api.brief import BUDGET_US, SESSION_PARTITION_US
-from barnabas.api.fetch.fetch_session import LAST_EPOCH, NOTHING_TO_READ, READ_ALL_MS, next_epoch
+from barnabas.api.fetch.fetch_session import LAST_EPOCH, READ_ALL_MS, next_epoch
 from barnabas.api.fetch.fetch_sessions import IncrementalFetch
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.registry import Registry
@@ -331,7 +331,8 @@ def test_of_two_fetches_at_once_the_first_reads_nothing_of_the_seconds() -> None
         assert isinstance(context, IncrementalFetch)
         contexts.append(context)
     first, second = contexts
-    assert first.partitions(image, reads_all=False) == NOTHING_TO_READ
+    nothing = first.partitions(image, reads_all=False)
+    assert (nothing.partitions, nothing.refused, nothing.reads) == ([], [], None)
     assert len(second.partitions(image, reads_all=False).partitions) == len(ALL)
     assert first.answered([], []) is None
 
@@ -519,7 +520,6 @@ class SessionsAgainstFullFetches(RuleBasedStateMachine):
             gone = sorted(self.wanted)[number % len(self.wanted)]
             del self.wanted[gone]
             self.changed.pop(gone, None)
-            self.known.pop(gone, None)
             self.forgotten.add(gone)
 
     @rule(topic=sampled_from(["topic", "other"]), partition=integers(0, 1), records=integers(1, 2))
@@ -541,6 +541,9 @@ class SessionsAgainstFullFetches(RuleBasedStateMachine):
         broker.session_id = answer.session_id
         broker.epoch = broker.epoch + 1 if answer.session_id else 0
         self.changed.clear()
+        # Known until the session forgets it: what is wanted again before that is not answered anew.
+        for gone in self.forgotten:
+            self.known.pop(gone, None)
         self.forgotten.clear()
         self._learn(answer)
         full = broker.fetch(*((*key, offset) for key, offset in self.wanted.items()), session_id=0, session_epoch=-1)

@@ -202,7 +202,7 @@ class Replicas:
         terms = FetchTerms(
             max_wait_ms, min_bytes, max_bytes, isolation, hard_max_bytes, replica_id, replica_epoch, place=place
         )
-        self.manager.reader.fetch_records(terms, fetches, answered.extend)
+        self.manager.reader.fetch_records(terms, list(fetches), answered.extend)
         self.actions.run_all()
         return answered
 

@@ -76,7 +76,7 @@ def waiting_fetch(
 ) -> list[PartitionFetch]:
     answered: list[PartitionFetch] = []
     terms = FetchTerms(wait_ms, min_bytes, 1 << 20, FetchIsolation.HIGH_WATERMARK)
-    replicas.manager.reader.fetch_records(terms, fetches, answered.extend)
+    replicas.manager.reader.fetch_records(terms, list(fetches), answered.extend)
     assert not answered
     return answered
 

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.partitions.follower_state import FollowerFetch, FollowerState
+from barnabas.replica.partitions.follower_state import FollowerState
 from barnabas.replica.partitions.partition_fetch import FetchTerms, PartitionFetch, SessionReads
 from barnabas.replica.partitions.session_watches import SessionWatch
 from barnabas.runtime.clock import NEVER_MS
@@ -303,9 +303,9 @@ def test_a_follower_of_a_busy_leader_is_caught_up_although_it_never_reaches_the_
     state = FollowerState()
     for turn in range(1, 5):
         now_ms = turn * 1000
-        state = state.after_fetch(FollowerFetch(LogOffsetMetadata(10 * (turn - 1)), 0, 10 * turn), now_ms)
+        state = state.after_fetch(LogOffsetMetadata(10 * (turn - 1)), 0, 10 * turn, -1, now_ms)
         assert state.last_caught_up_ms == (now_ms - 1000 if turn > 1 else NEVER_MS)
-    behind = state.after_fetch(FollowerFetch(LogOffsetMetadata(31), 0, 60), 9000)
+    behind = state.after_fetch(LogOffsetMetadata(31), 0, 60, -1, 9000)
     assert behind.last_caught_up_ms == state.last_caught_up_ms
 
 

@@ -54,8 +54,8 @@ def test_a_buffer_is_given_back_before_the_next_request() -> None:
     leader = Leader()
     remote = RemoteLeader(NODE, leader.connection, lambda: LIMITS, 1, 30_000)
     for _ in range(2):
-        (fetched,) = remote.fetch(POSITIONS)
-        assert fetched.data.records == b"the records"
+        (data,) = remote.fetch(POSITIONS).values()
+        assert data.records == b"the records"
     assert leader.events == ["asked", "given back", "asked"]
     remote.close()
     remote.close()

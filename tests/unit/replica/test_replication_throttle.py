@@ -10,7 +10,7 @@ from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.file_records import FileRecords
 from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
-from barnabas.replica.fetcher.leader_end_point import FetchedPartition
+from barnabas.replica.fetcher.leader_end_point import FetchedPartitions
 from barnabas.replica.partitions.partition_fetch import PartitionFetch
 from barnabas.rpc.fetch_session_handler import WantedPositions
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas
@@ -93,7 +93,7 @@ class LeaderInProcess:
         self._leader = leader
         self.asked: list[int] = []
 
-    def fetch(self, positions: WantedPositions) -> Sequence[FetchedPartition]:
+    def fetch(self, positions: WantedPositions) -> FetchedPartitions:
         (position,) = positions
         self.asked.append(position.offset)
         (read,) = self._leader.follow(position.offset, last_fetched_epoch=position.last_fetched_epoch)
@@ -102,7 +102,7 @@ class LeaderInProcess:
             partition_index=0, high_watermark=read.high_watermark, log_start_offset=0, records=records
         )
         read.release()
-        return [FetchedPartition(position.topic_partition, data)]
+        return {position.topic_partition: data}
 
     def earliest_offset(self, partition: TopicPartition, leader_epoch: int) -> int:
         raise AssertionError

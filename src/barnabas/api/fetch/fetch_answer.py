@@ -1,9 +1,9 @@
 """The answer to one fetch: throttled, read from the disk, or sent; in or out of a session.
 
-Made by the Fetch handler; `send` is called once, by whichever thread completes the fetch: the Processor's, a request
+Made by the Fetch handler, and called once, by whichever thread completes the fetch: the Processor's, a request
 handler's, or the one that ends a long poll. Its steps:
 
-    send -> above the quota?              -> an empty answer that says how long the client waits
+    call -> above the quota?              -> an empty answer that says how long the client waits
          -> records that are not cached?  -> a request handler reads them, then
          -> made, in the session's terms  -> respond
 
@@ -15,8 +15,8 @@ Kafka: KafkaApis.handleFetchRequest, its processResponseCallback and maybeConver
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 from barnabas.api.current_leader import CurrentLeaders
 from barnabas.api.fetch.fetch_session import NO_SESSION, RefusedPartition
@@ -38,15 +38,21 @@ logger = logging.getLogger(__name__)
 TopicAnswer: TypeAlias = FetchResponse.FetchableTopicResponse
 PartitionAnswer: TypeAlias = FetchResponse.PartitionData
 
+_NONE: Final = ErrorCode.NONE
+_NO_ID: Final = ZERO_UUID
 LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-ZSTD_SINCE, STORAGE_ERROR_SINCE, CURRENT_LEADER = 10, 6, 16
+ZSTD_SINCE: Final = 10
+STORAGE_ERROR_SINCE: Final = 6
+CURRENT_LEADER: Final = 16
 LAST_CONVERTED: Final = 3
 """The first versions with zstd, KAFKA_STORAGE_ERROR and the current leader; the last with converted records."""
 
 LARGE_BYTES: Final = 64 * 1024
 """Of a range of a file: smaller ones are not worth a look whether they are in the page cache."""
 
-ANSWER_BYTES, TOPIC_BYTES, PARTITION_BYTES = 22, 6, 50
+ANSWER_BYTES: Final = 22
+TOPIC_BYTES: Final = 6
+PARTITION_BYTES: Final = 50
 """The bytes of an answer besides records and names, within a few bytes: layouts differ from version to version. Quotas
 are charged for this much."""
 
@@ -54,13 +60,22 @@ Context: TypeAlias = FullFetch | IncrementalFetch | None
 """The session that a fetch opens or belongs to; None for a fetch outside of sessions."""
 
 
-class FetchSources(NamedTuple):
+class FetchSources:
     """The parts of the broker that answers to fetches are made from. nanoseconds: the clock's monotonic time."""
 
-    hosted: HostedPartitions
-    topic_stats: BrokerTopicStats
-    metadata: MetadataCache
-    nanoseconds: Callable[[], int]
+    __slots__ = ("hosted", "metadata", "nanoseconds", "topic_stats")
+
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        topic_stats: BrokerTopicStats,
+        metadata: MetadataCache,
+        nanoseconds: Callable[[], int],
+    ) -> None:
+        self.hosted = hosted
+        self.topic_stats = topic_stats
+        self.metadata = metadata
+        self.nanoseconds = nanoseconds
 
 
 class FetchAnswer:
@@ -73,15 +88,23 @@ class FetchAnswer:
         request: Request[FetchRequest],
         sources: FetchSources,
         context: Context,
-        refused: Sequence[RefusedPartition],
+        refused: list[RefusedPartition],
     ) -> None:
         self._request = request
         self._sources = sources
         self._context = context
         self._refused = refused
 
-    def send(self, results: Sequence[PartitionFetch]) -> None:
+    def __call__(self, results: list[PartitionFetch]) -> None:
         """Answer with what was read. A failure is answered as well."""
+        for fetch in results:
+            if fetch.size >= LARGE_BYTES:
+                self._respond_from_disk(results)
+                return
+        self._respond(results)
+
+    def _respond_from_disk(self, results: list[PartitionFetch]) -> None:
+        """Do the same where the network thread, with all its connections, might have to wait for the disk."""
         try:
             on_disk = [
                 fetch.records
@@ -97,7 +120,7 @@ class FetchAnswer:
         else:
             self._respond(results)
 
-    def _read_and_respond(self, results: Sequence[PartitionFetch], on_disk: Sequence[FileRecords]) -> None:
+    def _read_and_respond(self, results: list[PartitionFetch], on_disk: list[FileRecords]) -> None:
         """Bring records into the page cache, on a handler's thread, before they are sent."""
         try:
             for records in on_disk:
@@ -108,7 +131,7 @@ class FetchAnswer:
             )  # the thread that sends them raises it again
         self._respond(results)
 
-    def _respond(self, results: Sequence[PartitionFetch]) -> None:
+    def _respond(self, results: list[PartitionFetch]) -> None:
         """Send everything outside of sessions and to a new one, else what is new to the client."""
         try:
             context = self._context
@@ -127,36 +150,41 @@ class FetchAnswer:
         else:
             self._request.respond(response)
 
-    def _give_up(self, results: Sequence[PartitionFetch], error: Exception) -> None:
+    def _give_up(self, results: list[PartitionFetch], error: Exception) -> None:
         _release(results)
         self._request.fail(error)
 
-    def _response(self, session_id: int, selected: Sequence[PartitionFetch]) -> FetchResponse:
+    def _response(self, session_id: int, selected: list[PartitionFetch]) -> FetchResponse:
         version = self._request.api_version
         # Asked once: the loop below is the cost of a fetch of many partitions, and no current client is old.
         is_old = version < ZSTD_SINCE
         topics: dict[Any, TopicAnswer] = {}
         leaders: CurrentLeaders | None = None
+        answers: list[PartitionAnswer] = []
+        before: Any = None
         for fetch in selected:
             answer = self._old_answer(fetch, version) if is_old else _partition_answer(fetch)
-            if fetch.error and fetch.error in LEADER_ERRORS and version >= CURRENT_LEADER:
+            if fetch.error is not _NONE and version >= CURRENT_LEADER and fetch.error in LEADER_ERRORS:
                 if leaders is None:
-                    listener = self._request.connection.listener_name
-                    leaders = CurrentLeaders(self._sources.hosted, self._sources.metadata.image, listener)
+                    leaders = self._current_leaders()
                 leader = leaders.leader_of(fetch.topic, fetch.partition)
                 answer.current_leader = FetchResponse.LeaderIdAndEpoch(leader.id, leader.epoch)
-            # `_topic_answer`, without its call: this loop is the cost of a fetch of many partitions.
-            topic_id = fetch.topic_id
-            topic = topics.get(topic_id or fetch.topic)
-            if topic is None:
-                topic = topics[topic_id or fetch.topic] = TopicAnswer(fetch.topic, topic_id or ZERO_UUID, [])
-            topic.partitions.append(answer)
+            key = fetch.topic_id or fetch.topic
+            # The partitions of a topic usually follow each other, and share the object that names it.
+            if key is not before:
+                before = key
+                answers = _topic_answer(topics, fetch.topic, fetch.topic_id).partitions
+            answers.append(answer)
         for name, topic_id, partition, code in self._refused:
             _topic_answer(topics, name, topic_id).partitions.append(_refusal(partition, code))
-        response = FetchResponse(error_code=ErrorCode.NONE, session_id=session_id, responses=list(topics.values()))
+        response = FetchResponse(0, _NONE, session_id, list(topics.values()))
         if leaders is not None:
             response.node_endpoints = [FetchResponse.NodeEndpoint(*node) for node in leaders.nodes()]
         return response
+
+    def _current_leaders(self) -> CurrentLeaders:
+        sources = self._sources
+        return CurrentLeaders(sources.hosted, sources.metadata.image, self._request.connection.listener_name)
 
     # -- old versions
 
@@ -219,7 +247,7 @@ class ChargedFetchAnswer(FetchAnswer):
         request: Request[FetchRequest],
         sources: FetchSources,
         context: Context,
-        refused: Sequence[RefusedPartition],
+        refused: list[RefusedPartition],
         throttle: Throttle,
         *,
         is_from_follower: bool,
@@ -228,7 +256,7 @@ class ChargedFetchAnswer(FetchAnswer):
         self._throttle = throttle
         self._is_from_follower = is_from_follower
 
-    def send(self, results: Sequence[PartitionFetch]) -> None:
+    def __call__(self, results: list[PartitionFetch]) -> None:
         """Charge the client, then answer with what was read, unless the client has to wait."""
         try:
             is_throttled = self._is_throttled(results)
@@ -236,9 +264,9 @@ class ChargedFetchAnswer(FetchAnswer):
             self._give_up(results, error)
             return
         if not is_throttled:
-            super().send(results)
+            super().__call__(results)
 
-    def _is_throttled(self, results: Sequence[PartitionFetch]) -> bool:
+    def _is_throttled(self, results: list[PartitionFetch]) -> bool:
         """Charge the client; if it has to wait answer with nothing, and forget what was read. Followers are exempt.
 
         The size is that of the answer within some bytes, and before any conversion, as in Kafka.
@@ -250,18 +278,18 @@ class ChargedFetchAnswer(FetchAnswer):
         to_be_answered = results if context is None else context.to_be_answered(results)
         # `to_be_answered` and not `results`: partitions of a session without anything new are not in the answer.
         names = {fetch.topic for fetch in to_be_answered}
-        size = ANSWER_BYTES + sum(len(name) + TOPIC_BYTES for name in names)
+        size = ANSWER_BYTES + sum([len(name) + TOPIC_BYTES for name in names])
         size += PARTITION_BYTES * (len(to_be_answered) + len(self._refused)) + sum(
-            len(fetch.records) for fetch in to_be_answered
+            [fetch.size for fetch in to_be_answered]
         )
         throttle_time_ms = throttle.charge_fetch(request, size)
         if throttle_time_ms <= 0:
             return False
         topic_stats = self._sources.topic_stats
         for fetch in results:
-            if fetch.records:
+            if fetch.size:
                 # Counted when it was read, and not sent after all.
-                topic_stats.topic(fetch.topic).bytes_out -= len(fetch.records)
+                topic_stats.topic(fetch.topic).bytes_out -= fetch.size
             fetch.release()
         response = FetchResponse(throttle_time_ms=throttle_time_ms, session_id=NO_SESSION)
         if context is not None:
@@ -292,7 +320,7 @@ def _partition_answer(fetch: PartitionFetch) -> PartitionAnswer:
     return answer
 
 
-def _release(results: Sequence[PartitionFetch]) -> None:
+def _release(results: list[PartitionFetch]) -> None:
     for fetch in results:
         fetch.release()
 
@@ -301,12 +329,12 @@ def _topic_answer(topics: dict[Any, TopicAnswer], name: str, topic_id: bytes) ->
     key = topic_id or name
     answer = topics.get(key)
     if answer is None:
-        answer = topics[key] = TopicAnswer(name, topic_id or ZERO_UUID, [])
+        answer = topics[key] = TopicAnswer(name, topic_id or _NO_ID, [])
     return answer
 
 
 def _waits_for_disk(records: FileRecords) -> bool:
-    """Return whether sending the records would make the network thread, with all its connections, wait for the disk."""
+    """Return whether sending the records would wait for the disk."""
     return records.size >= LARGE_BYTES and not records.is_cached()
 
 

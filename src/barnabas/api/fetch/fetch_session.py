@@ -19,8 +19,7 @@ everything, and knows its offsets, is left out until it moves (`SessionPartition
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.metadata.metadata_image import MetadataImage
@@ -29,7 +28,9 @@ from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.partitions.partition_fetch import PartitionFetch, SessionReads
 from barnabas.replica.partitions.session_watches import SessionWatch, SessionWatches
+from barnabas.runtime.locks import Lock
 
+_NONE: Final = ErrorCode.NONE
 NOT_ANSWERED: Final = -1
 READ_ALL_MS: Final = 5_000
 """How often a session reads all its partitions: what nothing marks, as a log start that retention has moved, is
@@ -58,7 +59,7 @@ class SessionPartition(PartitionFetch):
     __slots__ = ("answered_high_watermark", "answered_log_start_offset", "key", "name")
 
     def __init__(self, topic: str, topic_id: bytes, partition: int, asked: FetchRequest.FetchPartition) -> None:
-        super().__init__(topic, partition, 0, 0, topic_id=topic_id)
+        super().__init__(topic, partition, 0, 0, topic_id)
         self.key: Key = (topic_id or topic, partition)
         self.name = TopicPartition(topic, partition)
         self.answered_high_watermark = NOT_ANSWERED
@@ -69,10 +70,12 @@ class SessionPartition(PartitionFetch):
         """Take over offsets and limits: the next fetch reads from there."""
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.partition_max_bytes
-        self.current_leader_epoch = asked.current_leader_epoch
+        if asked.current_leader_epoch != self.current_leader_epoch:
+            self.current_leader_epoch = asked.current_leader_epoch
+            self.forget()
         self.last_fetched_epoch = asked.last_fetched_epoch
         self.log_start_offset_of_follower = asked.log_start_offset
-        self.forget()
+        self.forget_records()
 
     def copy(self) -> SessionPartition:
         """Return the same partition with nothing read."""
@@ -95,8 +98,8 @@ class SessionPartition(PartitionFetch):
         return (
             self.high_watermark != self.answered_high_watermark
             or self.log_start_offset != self.answered_log_start_offset
-            or self.error is not ErrorCode.NONE
-            or len(self.records) > 0
+            or self.error is not _NONE
+            or self.size > 0
             or self.preferred_read_replica >= 0
             or self.diverging_epoch is not None
         )
@@ -106,23 +109,28 @@ class SessionPartition(PartitionFetch):
 
         An error is repeated in each answer, and the first answer without the error has the partition too.
         """
-        failed = self.error is not ErrorCode.NONE
+        failed = self.error is not _NONE
         self.answered_high_watermark = NOT_ANSWERED if failed else self.high_watermark
         self.answered_log_start_offset = self.log_start_offset
 
 
-class PartitionsToRead(NamedTuple):
+class PartitionsToRead:
     """The partitions of a session that a request reads, and those that the metadata does not know.
 
     reads: adds those that move while the request waits; None where `partitions` is all that it reads.
     """
 
-    partitions: Sequence[PartitionFetch]
-    refused: Sequence[RefusedPartition]
-    reads: SessionReads | None = None
+    __slots__ = ("partitions", "reads", "refused")
 
-
-NOTHING_TO_READ: Final = PartitionsToRead((), ())
+    def __init__(
+        self,
+        partitions: list[PartitionFetch],
+        refused: list[RefusedPartition],
+        reads: SessionReads | None = None,
+    ) -> None:
+        self.partitions = partitions
+        self.refused = refused
+        self.reads = reads
 
 
 # A follower of a thousand partitions, one of which is written to, reads in each request:
@@ -217,7 +225,7 @@ class SessionPartitions:
 
     def read_next(self, image: MetadataImage, now_ms: int, *, reads_all: bool) -> PartitionsToRead:
         """Return what a request reads. reads_all: leave none out, now and while it waits."""
-        refused: Sequence[RefusedPartition] = ()
+        refused: list[RefusedPartition] = []
         if image.version != self._known_in_version or self._unresolved:
             refused = self._resolve(image)
         to_read = self._to_read
@@ -232,7 +240,7 @@ class SessionPartitions:
                 to_read.setdefault(name, partition)
         if len(self._named) + len(self._unresolved) != len(self._all):
             # Two partitions of one name: a topic that was created again is fetched by its old id, too. Marks name one.
-            known = [partition for key, partition in self._all.items() if key not in self._unresolved]
+            known: list[PartitionFetch] = [each for key, each in self._all.items() if key not in self._unresolved]
             return PartitionsToRead(known, refused)
         reads = SessionReads(self.watch, self._named, to_read, now_ms)
         return PartitionsToRead(reads.fetches, refused, None if reads_all or not self._named else reads)
@@ -241,9 +249,11 @@ class SessionPartitions:
         """Note that a partition was read and answered: it is left out next time, comes last, or keeps its place."""
         name, to_read = partition.name, self._to_read
         if partition.is_at_end:
-            to_read.pop(name, None)
-        elif len(partition.records):
-            to_read.pop(name, None)
+            if name in to_read:
+                del to_read[name]
+        elif partition.size:
+            if name in to_read:
+                del to_read[name]
             to_read[name] = partition
         else:
             to_read.setdefault(name, partition)
@@ -270,7 +280,7 @@ class SessionPartitions:
 
     def _resolve(self, image: MetadataImage) -> list[RefusedPartition]:
         """Look up the partitions that are not known in this version of the metadata; return those that it lacks."""
-        before: Mapping[TopicPartition, SessionPartition] = self._named
+        before = self._named
         if image.version != self._known_in_version:
             self._known_in_version = image.version
             self._unresolved = {**{each.key: each for each in self._to_read.values()}, **self._all}
@@ -304,7 +314,8 @@ class SessionPartitions:
 
 
 NO_SESSION: Final = 0
-INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
 """The epoch of a request that wants a session, and of one that wants none. Both close the session they name."""
 LAST_EPOCH: Final = 2**31 - 1
 
@@ -350,7 +361,7 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.cached_size = size
         self.is_old = False
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.partitions = SessionPartitions(watches, uses_topic_ids=uses_topic_ids, is_followers=is_privileged)
         self.in_flight = False
@@ -389,11 +400,11 @@ class FetchSession:
         """
         with self.lock:
             if epoch != self.epoch:
-                return NOTHING_TO_READ
+                return PartitionsToRead([], [])
             return self.partitions.read_next(image, now_ms, reads_all=reads_all)
 
     def select(
-        self, epoch: int, read: Sequence[SessionPartition], refused: Sequence[RefusedPartition]
+        self, epoch: int, read: list[SessionPartition], refused: list[RefusedPartition]
     ) -> list[SessionPartition] | None:
         """Return the part of `read` that is answered, and note it; None if the client has sent another
         request since."""
@@ -401,7 +412,7 @@ class FetchSession:
             if epoch != self.epoch:
                 return None
             partitions = self.partitions
-            selected = []
+            selected: list[SessionPartition] = []
             for partition in read:
                 if partition.must_be_answered():
                     selected.append(partition)
@@ -412,12 +423,13 @@ class FetchSession:
                 partitions.note_refused(each)
             return selected
 
-    def end(self, epoch: int, selected: Sequence[SessionPartition]) -> None:
+    def end(self, epoch: int, selected: list[SessionPartition]) -> None:
         """Finish a request: its answer has taken what was read, or dropped it."""
         with self.lock:
             for partition in selected:
                 # A session outlives its requests: records kept here would hold the buffers of answers sent long ago.
                 partition.records = b""
+                partition.size = 0
                 partition.aborted_transactions = None
             if epoch == self.epoch:
                 self.in_flight = False

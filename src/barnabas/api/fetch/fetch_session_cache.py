@@ -17,7 +17,6 @@ Kafka: FetchSessionCacheShard.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from random import Random
@@ -28,6 +27,7 @@ from barnabas.metrics.meter import Meter
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.replica.partitions.session_watches import SessionWatches
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+from barnabas.runtime.locks import Lock
 
 EVICTION_MS: Final = 120_000
 """How long a session is safe from others that want its place, and how long it may be unused (Kafka's figure)."""
@@ -55,7 +55,7 @@ class FetchSessionCache:
         self._nanoseconds = clock.nanoseconds
         self._random = random
         self._eviction_ms = eviction_ms
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         """By id, the one that has been unused longest first."""
         self._evictable_by_all: list[_EvictableKey] = []
@@ -87,8 +87,8 @@ class FetchSessionCache:
 
     def find(self, session_id: int) -> FetchSession | None:
         """Return the session of this id, or None."""
-        with self._lock:
-            return self._sessions.get(session_id)
+        # A look-up is one operation: no lock.
+        return self._sessions.get(session_id)
 
     def create(self, size: int, *, is_privileged: bool, uses_topic_ids: bool) -> FetchSession | None:
         """Make a session for `size` partitions, which it does not have yet; None if there is no room for it."""
@@ -120,9 +120,8 @@ class FetchSessionCache:
             evicted.close()
         return session
 
-    def touch(self, session: FetchSession, size: int) -> None:
+    def touch(self, session: FetchSession, size: int, now_ms: int) -> None:
         """Note that the session was used now and has `size` partitions; nothing if it has been evicted."""
-        now_ms = self.now_ms()
         with self._lock:
             # The session may have been evicted between `find` and here: putting it back would exceed the limit.
             if self._sessions.get(session.id) is not session:

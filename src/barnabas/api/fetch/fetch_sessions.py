@@ -9,8 +9,7 @@ Kafka: FetchManager, FullFetchContext, IncrementalFetchContext.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final
 
 from barnabas.api.brief import SESSION_PARTITION_US, check_cost
 from barnabas.api.fetch.fetch_session import (
@@ -46,9 +45,7 @@ class FullFetch:
         self.session_id = NO_SESSION
         """The id of the session that the answer opens; 0 before the answer, or if the cache has no room."""
 
-    def answered(
-        self, results: Sequence[PartitionFetch], refused: Sequence[RefusedPartition]
-    ) -> Sequence[PartitionFetch]:
+    def answered(self, results: list[PartitionFetch], refused: list[RefusedPartition]) -> list[PartitionFetch]:
         """Make the session, and return the partitions to tell the client of: all."""
         session = self._cache.create(
             len(results) + len(refused), is_privileged=self._is_from_follower, uses_topic_ids=self._by_id
@@ -58,7 +55,7 @@ class FullFetch:
             self.session_id = session.id
         return results
 
-    def to_be_answered(self, results: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:
+    def to_be_answered(self, results: list[PartitionFetch]) -> list[PartitionFetch]:
         """Return the partitions that `answered` will return, and change nothing yet."""
         return results
 
@@ -69,7 +66,7 @@ class FullFetch:
     def end(self) -> None:
         """Finish the request: its answer is made."""
 
-    def _partitions(self, results: Sequence[PartitionFetch]) -> list[SessionPartition]:
+    def _partitions(self, results: list[PartitionFetch]) -> list[SessionPartition]:
         read = {(each.topic_id or each.topic, each.partition): each for each in results}
         partitions: list[SessionPartition] = []
         for topic in self._body.topics:
@@ -95,28 +92,26 @@ class IncrementalFetch:
         self._session = session
         self._epoch = epoch
         self._begun_ms = begun_ms
-        self._told: Sequence[SessionPartition] = ()
+        self._told: list[SessionPartition] = []
         self.session_id = session.id
 
     def partitions(self, image: MetadataImage, *, reads_all: bool) -> PartitionsToRead:
         """Return the partitions to read, and those that cannot be read. reads_all: leave out none of the session."""
         return self._session.read_next(self._epoch, image, self._begun_ms, reads_all=reads_all)
 
-    def answered(
-        self, results: Sequence[PartitionFetch], refused: Sequence[RefusedPartition]
-    ) -> Sequence[PartitionFetch] | None:
+    def answered(self, results: list[PartitionFetch], refused: list[RefusedPartition]) -> list[PartitionFetch] | None:
         """Return the part of `results` (those of `partitions`) to tell the client; None if it no longer waits for
         this answer."""
-        selected = self._session.select(self._epoch, cast("Sequence[SessionPartition]", results), refused)
+        selected = self._session.select(self._epoch, results, refused)  # type: ignore[arg-type] # a session's own
         if selected is not None:
             self._told = selected
-        return selected
+        return selected  # type: ignore[return-value]
 
-    def to_be_answered(self, results: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:
+    def to_be_answered(self, results: list[PartitionFetch]) -> list[PartitionFetch]:
         """Return what `answered` would return now."""
         if not self.is_last():
-            return ()
-        return [each for each in cast("Sequence[SessionPartition]", results) if each.must_be_answered()]
+            return []
+        return [each for each in results if isinstance(each, SessionPartition) and each.must_be_answered()]
 
     def is_last(self) -> bool:
         """Return whether the client sent no other request of this session since."""
@@ -164,5 +159,5 @@ class FetchSessions:
             cache.remove(session.id)
             return None
         # Outside the session's lock: the cache's lock is never taken under it, nor the other way round.
-        cache.touch(session, len(session.partitions))
+        cache.touch(session, len(session.partitions), now_ms)
         return IncrementalFetch(session, epoch, now_ms)

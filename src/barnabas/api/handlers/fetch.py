@@ -45,7 +45,9 @@ from barnabas.storage.fetch_data import FetchIsolation
 
 ISOLATION_LEVELS: Final = {0: FetchIsolation.HIGH_WATERMARK, 1: FetchIsolation.TXN_COMMITTED}
 """The end of what a consumer may read, with read_uncommitted and with read_committed."""
-FOLLOWER_FETCH, REPLICA_STATE = 11, 15
+_LOG_END: Final = FetchIsolation.LOG_END
+FOLLOWER_FETCH: Final = 11
+REPLICA_STATE: Final = 15
 """Versions from which on consumers may read from followers, and followers say more of themselves."""
 
 
@@ -102,17 +104,18 @@ class FetchApi:
                 # Kafka answers a session error without any partition, and the client begins a new session.
                 request.respond(FetchResponse(error_code=error.code))
                 return
-        fetches: Sequence[PartitionFetch]
-        refused: Sequence[RefusedPartition]
+        fetches: list[PartitionFetch]
+        refused: list[RefusedPartition]
         reads: SessionReads | None = None
         if context is not None and isinstance(context, IncrementalFetch):
-            fetches, refused, reads = self._partitions_in_session(request, context, terms)
+            to_read = self._partitions_in_session(request, context, terms)
+            fetches, refused, reads = to_read.partitions, to_read.refused, to_read.reads
         elif self._authorizer is None or self._is_known_readable(self._authorizer, request, terms):
-            fetches, refused = self._partitions_asked_for(body.topics, version)
+            refused = []
+            fetches = self._partitions_asked_for(body.topics, version, refused)
         else:
-            topics, unauthorized = self._readable(request, is_follower=is_from_follower)
-            fetches, refused = self._partitions_asked_for(topics, version)
-            refused = [*unauthorized, *refused]
+            topics, refused = self._readable(request, is_follower=is_from_follower)
+            fetches = self._partitions_asked_for(topics, version, refused)
         throttle = request.handler.throttle
         if throttle is None:
             answer = FetchAnswer(request, self._sources, context, refused)
@@ -122,7 +125,7 @@ class FetchApi:
             answer = ChargedFetchAnswer(
                 request, self._sources, context, refused, throttle, is_from_follower=is_from_follower
             )
-        waiting = self._reader.fetch_records(terms, fetches, answer.send, reads)
+        waiting = self._reader.fetch_records(terms, fetches, answer, reads)
         if waiting is not None and not is_from_follower:
             # Spark's Kafka connector asks for first and last offset behind each fetch that it has sent ahead.
             request.channel.when_next_arrives(waiting.force_complete)
@@ -143,7 +146,7 @@ class FetchApi:
         if replica_id >= 0:
             self._brokers.require_follower(request)
             # Followers copy what is not committed yet: that is how it becomes committed.
-            isolation, leader_only = FetchIsolation.LOG_END, True
+            isolation, leader_only = _LOG_END, True
         elif version < FOLLOWER_FETCH:
             # Only a later version can send the client to a follower (KIP-392).
             leader_only = True
@@ -197,38 +200,46 @@ class FetchApi:
         return [topic for name, topic in named if name is None or name in readable], _unauthorized(hidden, by_id)
 
     def _partitions_asked_for(
-        self, topics_asked_for: Sequence[FetchRequest.FetchTopic], version: int
-    ) -> tuple[list[PartitionFetch], list[RefusedPartition]]:
-        """Return what can be read, and what the metadata does not know, which neither is read nor ends a long poll."""
+        self, topics_asked_for: list[FetchRequest.FetchTopic], version: int, refused: list[RefusedPartition]
+    ) -> list[PartitionFetch]:
+        """Return what can be read.
+
+        What the metadata does not know is added to `refused`: it neither is read nor ends a long poll.
+        """
         fetches: list[PartitionFetch] = []
-        refused: list[RefusedPartition] = []
         image = self._metadata.image
-        topics, names = image.topics, image.topic_names
         by_id = version >= TOPIC_IDS
         for topic in topics_asked_for:
-            name = names.get(topic.topic_id) if by_id else topic.topic
-            known = topics.get(name) if name is not None else None
+            topic_id = b""
+            name: str | None
+            if by_id:
+                topic_id = topic.topic_id
+                name = image.topic_names.get(topic_id)
+            else:
+                name = topic.topic
+            known = image.topics.get(name) if name is not None else None
             count = 0 if known is None else len(known.partitions)
-            topic_id = topic.topic_id if by_id else b""
             for asked in topic.partitions:
-                if known is None or not (0 <= asked.partition < count or known.partition(asked.partition)):
+                partition = asked.partition
+                # Numbers are usually positions; `known` finds the others.
+                if known is None or not (0 <= partition < count or known.partition(partition)):
                     code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    refused.append(RefusedPartition(name or "", topic_id, asked.partition, code))
+                    refused.append(RefusedPartition(name or "", topic_id, partition, code))
                     continue
                 # The image's string, not the request's: the same object for all fetches, with its hash computed.
                 fetches.append(
                     PartitionFetch(
                         known.name,
-                        asked.partition,
+                        partition,
                         asked.fetch_offset,
                         asked.partition_max_bytes,
-                        topic_id=topic_id,
-                        current_leader_epoch=asked.current_leader_epoch,
-                        last_fetched_epoch=asked.last_fetched_epoch,
-                        log_start_offset_of_follower=asked.log_start_offset,
+                        topic_id,
+                        asked.current_leader_epoch,
+                        asked.last_fetched_epoch,
+                        asked.log_start_offset,
                     )
                 )
-        return fetches, refused
+        return fetches
 
     def _partitions_in_session(
         self, request: Request[FetchRequest], context: IncrementalFetch, terms: FetchTerms
@@ -240,7 +251,7 @@ class FetchApi:
         to_read = context.partitions(self._metadata.image, reads_all=reads_all)
         if authorizer is None:
             return to_read
-        fetches, refused, _ = to_read
+        fetches, refused = to_read.partitions, to_read.refused
         if is_follower:
             cluster = (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
             # Refused as a whole: every partition below is then hidden.
@@ -273,7 +284,16 @@ def _within_quota(request: Request[FetchRequest], throttle: Throttle, terms: Fet
     most = None if terms.is_from_follower else throttle.max_fetch_bytes(request)
     if most is None or most >= terms.max_bytes:
         return terms
-    return terms._replace(max_bytes=most, min_bytes=min(terms.min_bytes, most))
+    # A consumer's, so without what followers say.
+    return FetchTerms(
+        terms.max_wait_ms,
+        min(terms.min_bytes, most),
+        most,
+        terms.isolation,
+        terms.hard_max_bytes,
+        leader_only=terms.leader_only,
+        place=terms.place,
+    )
 
 
 def _unauthorized(topics: Sequence[tuple[str | None, FetchRequest.FetchTopic]], by_id: bool) -> list[RefusedPartition]:

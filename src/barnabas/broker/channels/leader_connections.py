@@ -67,6 +67,7 @@ class LeaderConnections:
         self._config = config
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
+        self._kept = self._limits_of(broker_epoch())
 
     def connect(self, fetcher_id: FetcherId) -> RemoteLeader:
         """Return a leader that is connected to at its first use.
@@ -85,10 +86,16 @@ class LeaderConnections:
         return RemoteLeader(leader, connection, self._limits, self._broker_id, config.socket_timeout_ms)
 
     def _limits(self) -> FetchLimits:
+        limits, epoch = self._kept, self._broker_epoch()
+        if limits.replica.broker_epoch != epoch:
+            limits = self._kept = self._limits_of(epoch)
+        return limits
+
+    def _limits_of(self, epoch: int) -> FetchLimits:
         config = self._config
         return FetchLimits(
             config.wait_max_ms,
             config.min_bytes,
             config.response_max_bytes,
-            replica=FetchingReplica(self._broker_id, self._broker_epoch()),
+            replica=FetchingReplica(self._broker_id, epoch),
         )

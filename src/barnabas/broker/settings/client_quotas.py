@@ -15,7 +15,7 @@ from barnabas.api.throttle import QuotaThrottle
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.stored_configs import ConfigChangeListener
 from barnabas.metrics.metrics_registry import MetricsRegistry
-from barnabas.purgatory.timer import Timer
+from barnabas.purgatory.timer import SystemTimer
 from barnabas.quota.quota_managers import QuotaManagers, register_quota_metrics
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.lazy import Lazy
@@ -39,7 +39,7 @@ class ClientQuotas:
         self,
         config: KafkaConfig,
         registry: Registry,
-        timer: Timer,
+        timer: SystemTimer,
         scheduler: Scheduler,
         metrics: MetricsRegistry,
         clock: Clock,

@@ -16,7 +16,7 @@ from barnabas.coordinator.runtime.coordinator_log import CoordinatorLog
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.purgatory.action_queue import ActionQueue
-from barnabas.purgatory.timer import Timer
+from barnabas.purgatory.timer import SystemTimer
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
 
@@ -31,7 +31,7 @@ class GroupEnvironment:
 
     config: GroupCoordinatorConfig
     clock: Clock
-    timer: Timer
+    timer: SystemTimer
     scheduler: Scheduler
     actions: ActionQueue
     metadata: MetadataCache

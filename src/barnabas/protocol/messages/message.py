@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codec import Buffer, DecoderTable
 from barnabas.protocol.message_struct import VersionedStruct
-from barnabas.protocol.schema import mypyc_attr
+from barnabas.runtime.compiler_marks import mypyc_attr
 
 Decoder: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
 Encoder: TypeAlias = Callable[..., list[Any]]

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from functools import partial
 from typing import Final
@@ -29,7 +29,7 @@ from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.fetcher.asked_partitions import AskedPartitions
 from barnabas.replica.fetcher.follower_logs import FollowerLogs
-from barnabas.replica.fetcher.leader_end_point import FetchedPartition, LeaderEndPoint
+from barnabas.replica.fetcher.leader_end_point import FetchedPartitions, LeaderEndPoint
 from barnabas.replica.fetcher.partition_fetch_state import FetchPhase, FollowedState, FollowerLogPosition
 from barnabas.replica.replica_config import FetcherConfig
 from barnabas.rpc.peer_connection import ConnectionLost
@@ -43,20 +43,22 @@ logger = logging.getLogger(__name__)
 
 
 class FetchReaction(Enum):
-    """What a leader's answer for a partition leads to."""
+    """What a leader's error for a partition leads to."""
 
-    COPY = "append the records, or cut the log where it parts from the leader's"
     FIND_OFFSET = "ask the leader where its log begins and ends"
     RETRY = "ask again after a pause: this broker or the leader has yet to hear of a change"
     STOP_IF_SAME = "another leader leads in a later epoch: fetch no more, and wait for the controller's order"
 
 
 REACTIONS: Final[Mapping[ErrorCode, FetchReaction]] = {
-    ErrorCode.NONE: FetchReaction.COPY,
     ErrorCode.OFFSET_OUT_OF_RANGE: FetchReaction.FIND_OFFSET,
     ErrorCode.FENCED_LEADER_EPOCH: FetchReaction.STOP_IF_SAME,
 }
 """All other errors are retried."""
+
+
+WRITE_ERRORS: Final = (ApiError, ValueError, OffsetsOutOfOrder, UnexpectedAppendOffset)
+"""The errors of a write to a log that are the partition's alone."""
 
 
 class FetcherStats:
@@ -95,19 +97,19 @@ class ReplicaFetcherThread:
         self._new: set[TopicPartition] = set()
         """The partitions whose states were set or dropped since the thread looked at them last."""
         self._asked = AskedPartitions(logs, config.partition_max_bytes)
-        self._thread = ShutdownableThread(name, self.turn, on_end=leader.close)
+        self._runner = ShutdownableThread(name, self.turn, on_end=leader.close)
 
     # -- called by the manager
 
     @property
     def name(self) -> str:
         """The thread's name, which is also the client id in its metrics."""
-        return self._thread.name
+        return self._runner.name
 
     @property
     def is_dead(self) -> bool:
         """Whether the thread has ended without being asked to."""
-        return not self._thread.is_running and not self._thread.is_alive
+        return not self._runner.is_running and not self._runner.is_alive
 
     @property
     def states(self) -> Mapping[TopicPartition, FollowedState]:
@@ -123,7 +125,7 @@ class ReplicaFetcherThread:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._runner.start()
 
     def follow(self, states: Mapping[TopicPartition, FollowedState]) -> None:
         """Copy these partitions from now on; one that is copied in the same leader epoch already goes on as it is."""
@@ -149,20 +151,21 @@ class ReplicaFetcherThread:
 
     def initiate_shutdown(self) -> None:
         """Ask the thread to end, and end the request it waits for."""
-        self._thread.initiate_shutdown()
+        self._runner.initiate_shutdown()
         self._leader.initiate_close()
         with self._lock:
             self._changed.notify_all()
 
     def await_shutdown(self) -> None:
         """Wait for the thread's end. It closes its connection itself."""
-        self._thread.await_shutdown()
+        self._runner.await_shutdown()
 
     # -- on the thread
 
     def turn(self) -> None:
         """Ask once, and take in the answers; without a partition that is ready, wait for one."""
-        self._look_at(self._take_changed())
+        now_ns = self._clock.nanoseconds()
+        self._look_at(self._take_changed(now_ns), now_ns)
         if not self._asked.states:
             self._await_change()
             return
@@ -174,17 +177,18 @@ class ReplicaFetcherThread:
         self.stats.requests.count += 1
         self._take_in(answers)
 
-    def _take_changed(self) -> Mapping[TopicPartition, FollowedState | None]:
+    def _take_changed(self, now_ns: int) -> dict[TopicPartition, FollowedState | None]:
         """Return the states to look at; None for a partition that is copied no more."""
-        now_ns = self._clock.nanoseconds()
         with self._lock:
             keys = self._asked.to_look_at(self._new, self._states.keys(), now_ns)
             self._new.clear()
-            return {key: self._states.get(key) for key in keys}
+            changed: dict[TopicPartition, FollowedState | None] = {}
+            for key in keys:
+                changed[key] = self._states.get(key)
+            return changed
 
-    def _look_at(self, states: Mapping[TopicPartition, FollowedState | None]) -> None:
+    def _look_at(self, states: dict[TopicPartition, FollowedState | None], now_ns: int) -> None:
         """Cut new logs that know no epochs; ask for the partitions that are ready, and not for the others."""
-        now_ns = self._clock.nanoseconds()
         for key, looked_at in states.items():
             state = looked_at
             if state is not None and state.phase is FetchPhase.TRUNCATING:
@@ -206,23 +210,24 @@ class ReplicaFetcherThread:
         """Pause, as no partition may be fetched now; a new state ends the pause."""
         with self._lock:
             # Under the lock: a partition that was added since the look at the states needs no pause.
-            if not self._new and self._thread.is_running:
+            if not self._new and self._runner.is_running:
                 self._changed.wait(self._config.backoff_ms / 1000)
 
-    def _take_in(self, answers: Sequence[FetchedPartition]) -> None:
+    def _take_in(self, answers: FetchedPartitions) -> None:
         requested = self._asked.states
         moved: list[TopicPartition] = []
         to_find: list[TopicPartition] = []
-        for key, data in answers:
+        for key, data in answers.items():
             asked_with = requested.get(key)
             if asked_with is None:
                 continue
-            error = error_of(data.error_code)
-            reaction = REACTIONS.get(error, FetchReaction.RETRY)
-            if reaction is FetchReaction.COPY:
+            if not data.error_code:
                 if self._copy(key, asked_with, data):
                     moved.append(key)
-            elif reaction is FetchReaction.FIND_OFFSET:
+                continue
+            error = error_of(data.error_code)
+            reaction = REACTIONS.get(error, FetchReaction.RETRY)
+            if reaction is FetchReaction.FIND_OFFSET:
                 to_find.append(key)
             elif reaction is FetchReaction.STOP_IF_SAME:
                 self._fenced(key, asked_with)
@@ -238,14 +243,18 @@ class ReplicaFetcherThread:
         diverging = data.diverging_epoch
         if diverging is not None and diverging.end_offset >= 0:
             cut = EpochEntry(diverging.epoch, diverging.end_offset)
-            return self._change(key, asked_with, lambda: self._logs.truncate_to_leader(key, cut))
+            return self._change(key, asked_with, partial(self._logs.truncate_to_leader, key, cut))
         self.stats.bytes.count += 0 if data.records is None else len(data.records)
-        return self._change(
-            key,
-            asked_with,
-            partial(self._logs.append, key, asked_with.fetch_offset, data),
-            lag_behind=data.high_watermark,
-        )
+        with self._lock:
+            if self._states.get(key) is not asked_with:
+                return False
+            try:
+                position = self._logs.append(key, asked_with.fetch_offset, data)
+            except WRITE_ERRORS as error:
+                self._write_failed(key, asked_with, error)
+                return False
+            self._set(key, asked_with.at(position, max(0, data.high_watermark - position.end_offset)))
+            return True
 
     def _find_offset(self, key: TopicPartition, asked_with: FollowedState) -> None:
         """Find an offset that the leader has, after an offset that it has not.
@@ -287,23 +296,17 @@ class ReplicaFetcherThread:
         key: TopicPartition,
         asked_with: FollowedState,
         write: Callable[[], FollowerLogPosition],
-        *,
-        lag_behind: int | None = None,
     ) -> bool:
-        """Write to the log, and continue behind what was written; False when that failed or the role has changed.
-
-        lag_behind: the leader's high watermark, where it is known.
-        """
+        """Write to the log, and continue behind what was written; False when that failed or the role has changed."""
         with self._lock:
             if self._states.get(key) is not asked_with:
                 return False
             try:
                 position = write()
-            except (ApiError, ValueError, OffsetsOutOfOrder, UnexpectedAppendOffset) as error:
+            except WRITE_ERRORS as error:
                 self._write_failed(key, asked_with, error)
                 return False
-            lag = None if lag_behind is None else max(0, lag_behind - position.end_offset)
-            self._set(key, asked_with.at(position, lag))
+            self._set(key, asked_with.at(position))
             return True
 
     def _write_failed(self, key: TopicPartition, asked_with: FollowedState, error: Exception) -> None:
@@ -333,7 +336,7 @@ class ReplicaFetcherThread:
             return state
 
     def _connection_failed(self, requested: Mapping[TopicPartition, FollowedState], error: Exception) -> None:
-        if not self._thread.is_running:
+        if not self._runner.is_running:
             return
         logger.warning("%s: no answer from the leader: %s", self.name, error)
         self._delay(requested)
@@ -347,7 +350,7 @@ class ReplicaFetcherThread:
     def _delayed(self, state: FollowedState) -> FollowedState:
         backoff_ns = self._config.backoff_ms * NANOSECONDS_PER_MILLISECOND
         # From now on: a delay that has run out is set anew.
-        return state._replace(delayed_until_ns=self._clock.nanoseconds() + backoff_ns)
+        return state.delayed_until(self._clock.nanoseconds() + backoff_ns)
 
     # -- the states; the caller has the lock
 

@@ -9,16 +9,15 @@ Kafka: LeaderEndPoint, RemoteLeaderEndPoint, BrokerBlockingSender.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Final, Protocol, TypeAlias
 
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.client_request import RequestBuilder, fixed_message
-from barnabas.rpc.fetch_request import LAST_VERSION_WITH_NAMES, FetchLimits
+from barnabas.rpc.fetch_request import FetchLimits
 from barnabas.rpc.fetch_session_handler import FetchSessionHandler, WantedPositions
 from barnabas.rpc.node import Node
 from barnabas.rpc.peer_connection import PeerConnection
@@ -30,17 +29,14 @@ TRUSTED_MS: Final = 50
 """A follower asks again as soon as it has an answer: the poll that brought it has looked at the connection, too."""
 
 
-class FetchedPartition(NamedTuple):
-    """A leader's answer for one partition."""
-
-    topic_partition: TopicPartition
-    data: FetchResponse.PartitionData
+FetchedPartitions: TypeAlias = dict[TopicPartition, FetchResponse.PartitionData]
+"""A leader's answers, one for each partition."""
 
 
 class LeaderEndPoint(Protocol):
     """A leader as its fetcher sees it. Every call blocks, and raises ConnectionLost when no answer comes."""
 
-    def fetch(self, positions: WantedPositions) -> Sequence[FetchedPartition]:
+    def fetch(self, positions: WantedPositions) -> FetchedPartitions:
         """Return the answers for exactly these partitions; those of a session that have not changed are left out.
 
         The records are views that may be used until the next call of any method.
@@ -77,7 +73,7 @@ class RemoteLeader:
         self._timeout_ms = timeout_ms
         self._session = FetchSessionHandler(node.id)
 
-    def fetch(self, positions: WantedPositions) -> Sequence[FetchedPartition]:
+    def fetch(self, positions: WantedPositions) -> FetchedPartitions:
         """Fetch in the session with this leader.
 
         Returns nothing when the leader does not accept the session's request; the next one begins another session.
@@ -85,20 +81,15 @@ class RemoteLeader:
         """
         session = self._session
         request = session.build_changes(positions)
+        version = request.last_version(FETCH_VERSION)
         try:
-            response = self._exchange(request.builder(self._limits(), FETCH_VERSION))
+            response = self._exchange(request.request(self._limits(), version), version)
         except Exception:
             session.handle_error()
             raise
         assert isinstance(response, FetchResponse)
-        version = FETCH_VERSION if request.uses_topic_ids else LAST_VERSION_WITH_NAMES
-        if not session.handle_response(response, version):
-            return ()
-        return [
-            FetchedPartition(TopicPartition(session.topic_name(topic, version) or "", data.partition_index), data)
-            for topic in response.responses
-            for data in topic.partitions
-        ]
+        partitions = session.partitions_of(response, version)
+        return partitions if session.handle_response(response, version, partitions.keys()) else {}
 
     def earliest_offset(self, partition: TopicPartition, leader_epoch: int) -> int:
         """Return where the leader's log starts. Raises ApiError, ConnectionLost."""
@@ -122,7 +113,7 @@ class RemoteLeader:
         )
         topic = ListOffsetsRequest.ListOffsetsTopic(name=partition.topic, partitions=[wanted])
         request = ListOffsetsRequest(replica_id=self._replica_id, topics=[topic])
-        response = self._exchange(fixed_message(request, (LIST_OFFSETS_VERSION, LIST_OFFSETS_VERSION)))
+        response = self._exchange(request, LIST_OFFSETS_VERSION)
         assert isinstance(response, ListOffsetsResponse)
         for answered in (each for topic_answer in response.topics for each in topic_answer.partitions):
             if answered.partition_index == partition.partition:
@@ -132,7 +123,7 @@ class RemoteLeader:
                 return answered.offset
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{self._node} left {partition} out of its answer")
 
-    def _exchange(self, builder: RequestBuilder) -> Message:
+    def _exchange(self, request: Message, version: int) -> Message:
         """Send, and wait for the answer. Raises ConnectionLost."""
         self._connection.await_ready(self._timeout_ms, trusted_ms=TRUSTED_MS)
-        return self._connection.exchange(builder)
+        return self._connection.call(request, version)

@@ -14,11 +14,11 @@ Kafka: PartitionFetchState, AbstractFetcherThread.getOffsetTruncationState.
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Final
 
 from barnabas.storage.log.leader_epochs import EpochEntry
 
-NO_EPOCH = -1
+NO_EPOCH: Final = -1
 
 
 class FetchPhase(Enum):
@@ -28,41 +28,68 @@ class FetchPhase(Enum):
     FETCHING = "Fetching"
 
 
-class FollowerLogPosition(NamedTuple):
+_TRUNCATING: Final = FetchPhase.TRUNCATING
+_FETCHING: Final = FetchPhase.FETCHING
+
+
+class FollowerLogPosition:
     """Where a log of this broker is. latest_epoch: the epoch of its last record, NO_EPOCH when none is known."""
 
-    start_offset: int
-    high_watermark: int
-    end_offset: int
-    latest_epoch: int
+    __slots__ = ("end_offset", "high_watermark", "latest_epoch", "start_offset")
+
+    def __init__(self, start_offset: int, high_watermark: int, end_offset: int, latest_epoch: int) -> None:
+        self.start_offset = start_offset
+        self.high_watermark = high_watermark
+        self.end_offset = end_offset
+        self.latest_epoch = latest_epoch
 
 
-class FollowedState(NamedTuple):
-    """The copying of one partition.
+class FollowedState:
+    """The copying of one partition; never changed.
 
     leader_epoch: that of the order to follow. last_fetched_epoch: of the last record below `fetch_offset`.
     lag: records that the leader shows and this replica lacks; None before the first answer. delayed_until_ns: the
     monotonic time before which the partition is left out, after an error; 0 for none.
     """
 
-    topic_id: bytes
-    leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    phase: FetchPhase
-    lag: int | None = None
-    delayed_until_ns: int = 0
+    __slots__ = (
+        "delayed_until_ns",
+        "fetch_offset",
+        "lag",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "phase",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic_id: bytes,
+        leader_epoch: int,
+        fetch_offset: int,
+        last_fetched_epoch: int,
+        phase: FetchPhase,
+        lag: int | None = None,
+        delayed_until_ns: int = 0,
+    ) -> None:
+        self.topic_id = topic_id
+        self.leader_epoch = leader_epoch
+        self.fetch_offset = fetch_offset
+        self.last_fetched_epoch = last_fetched_epoch
+        self.phase = phase
+        self.lag = lag
+        self.delayed_until_ns = delayed_until_ns
 
     @classmethod
     def begin(cls, topic_id: bytes, leader_epoch: int, log: FollowerLogPosition) -> FollowedState:
         """Return the first state under a leader. A log without epochs trusts nothing above its high watermark."""
         if log.latest_epoch == NO_EPOCH:
-            return cls(topic_id, leader_epoch, log.high_watermark, NO_EPOCH, FetchPhase.TRUNCATING)
-        return cls(topic_id, leader_epoch, log.end_offset, log.latest_epoch, FetchPhase.FETCHING)
+            return cls(topic_id, leader_epoch, log.high_watermark, NO_EPOCH, _TRUNCATING)
+        return cls(topic_id, leader_epoch, log.end_offset, log.latest_epoch, _FETCHING)
 
     def is_ready(self, now_ns: int) -> bool:
         """Return whether the partition may be fetched now."""
-        return self.phase is FetchPhase.FETCHING and now_ns >= self.delayed_until_ns
+        return self.phase is _FETCHING and now_ns >= self.delayed_until_ns
 
     @property
     def is_in_sync(self) -> bool:
@@ -76,8 +103,20 @@ class FollowedState(NamedTuple):
             self.leader_epoch,
             log.end_offset,
             log.latest_epoch,
-            FetchPhase.FETCHING,
+            _FETCHING,
             self.lag if lag is None else lag,
+        )
+
+    def delayed_until(self, until_ns: int) -> FollowedState:
+        """Return the state that is left out before a monotonic time."""
+        return FollowedState(
+            self.topic_id,
+            self.leader_epoch,
+            self.fetch_offset,
+            self.last_fetched_epoch,
+            self.phase,
+            self.lag,
+            until_ns,
         )
 
 

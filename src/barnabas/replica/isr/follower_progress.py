@@ -9,16 +9,17 @@ Kafka: Partition.updateFollowerFetchState, followerReplicaOrThrow.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.replica.isr.isr_updates import propose_expand
-from barnabas.replica.partitions.follower_state import Follower, FollowerFetch, FollowerState
+from barnabas.replica.partitions.follower_state import Follower, FollowerState
 from barnabas.replica.partitions.leader_state import LeaderState
 from barnabas.replica.partitions.partition import NO_EPOCH, Partition
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 
-class FollowerProgress(NamedTuple):
+class FollowerProgress:
     """The effects of a follower's fetch.
 
     log_start_offset_moved: that of the follower, and perhaps the low watermark of the partition with it.
@@ -26,13 +27,22 @@ class FollowerProgress(NamedTuple):
     state: the follower's state since this fetch; None if the fetch did not count.
     """
 
-    high_watermark_moved: bool = False
-    log_start_offset_moved: bool = False
-    proposal: LeaderState | None = None
-    state: FollowerState | None = None
+    __slots__ = ("high_watermark_moved", "log_start_offset_moved", "proposal", "state")
+
+    def __init__(
+        self,
+        high_watermark_moved: bool = False,
+        log_start_offset_moved: bool = False,
+        proposal: LeaderState | None = None,
+        state: FollowerState | None = None,
+    ) -> None:
+        self.high_watermark_moved = high_watermark_moved
+        self.log_start_offset_moved = log_start_offset_moved
+        self.proposal = proposal
+        self.state = state
 
 
-NO_PROGRESS = FollowerProgress()
+NO_PROGRESS: Final = FollowerProgress()
 
 
 def follower_or_error(partition: Partition, state: LeaderState, replica_id: int, current_leader_epoch: int) -> Follower:
@@ -53,11 +63,18 @@ def follower_or_error(partition: Partition, state: LeaderState, replica_id: int,
 
 
 def update_follower(
-    partition: Partition, follower: Follower, read_under: LeaderState, fetch: FollowerFetch
+    partition: Partition,
+    follower: Follower,
+    read_under: LeaderState,
+    fetched_from: LogOffsetMetadata,
+    log_start_offset: int,
+    leader_end_offset: int,
+    broker_epoch: int,
 ) -> FollowerProgress:
     """Note where a follower is, by its fetch. The follower may join the ISR, and may move the high watermark.
 
-    read_under: the state the fetch was read under; one of another leader epoch says nothing about this one.
+    read_under: the state the fetch was read under; one of another leader epoch says nothing about this one. The other
+    facts are those of `FollowerState.after_fetch`.
     """
     now_ms = partition.environment.monotonic_ms()
     with partition.log.lock:
@@ -70,14 +87,18 @@ def update_follower(
         ):
             return NO_PROGRESS
         before = follower.state_by_now
-        follower.state = after = before.after_fetch(fetch, now_ms)
-        # Before the watermark: a follower about to join belongs to the maximal ISR, for which the watermark waits.
-        proposal = propose_expand(partition, state, follower)
+        after = before.after_fetch(fetched_from, log_start_offset, leader_end_offset, broker_epoch, now_ms)
+        follower.state = after
+        proposal = None
+        if follower.broker_id not in state.isr:
+            # Before the watermark: a follower about to join belongs to the maximal ISR, for which the watermark waits.
+            proposal = propose_expand(partition, state, follower)
+            state = proposal or state
         # The idle polls of followers do not move them, and skip the computation of the high watermark.
-        moved = before.log_end.message_offset != fetch.fetched_from.message_offset
+        moved = before.log_end.message_offset != fetched_from.message_offset
         return FollowerProgress(
-            moved and partition.increment_high_watermark(),
-            fetch.log_start_offset != before.log_start_offset,
+            moved and state.is_leader and partition.follow_in_sync_replicas(state, now_ms),
+            log_start_offset != before.log_start_offset,
             proposal,
             after,
         )

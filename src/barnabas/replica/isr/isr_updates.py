@@ -83,7 +83,7 @@ def propose_expand(partition: Partition, state: LeaderState, follower: Follower)
     The follower must have everything acknowledged and its broker must be alive. The follower must also have reached the
     start of this leader epoch: a follower elected before that would lose records that an earlier leader acknowledged.
     """
-    if state.isr_state.is_pending or follower.broker_id in state.isr:
+    if state.is_isr_pending or follower.broker_id in state.isr:
         return None
     end = follower.state.log_end.message_offset
     if (
@@ -157,7 +157,7 @@ def _do_not_wait_for(state: LeaderState, refused: Collection[int]) -> None:
     Their next fetch counts as usual. Kafka waits for them while their brokers are registered.
     """
     for follower in (state.followers[replica] for replica in refused if replica in state.followers):
-        follower.state = follower.state._replace(last_caught_up_ms=NEVER_MS)
+        follower.state = follower.state.with_times(follower.state.last_fetch_ms, NEVER_MS)
 
 
 def _propose(

@@ -6,31 +6,19 @@ and read by any thread. Kafka: kafka.cluster.Replica, ReplicaState.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final
 
 from barnabas.replica.partitions.session_watches import SessionWatch
 from barnabas.runtime.clock import NEVER_MS
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
-UNKNOWN_OFFSET = -1
-UNKNOWN_BROKER_EPOCH = -1
+UNKNOWN_OFFSET: Final = -1
+UNKNOWN_BROKER_EPOCH: Final = -1
+_NOWHERE: Final = LogOffsetMetadata(UNKNOWN_OFFSET)
 
 
-class FollowerFetch(NamedTuple):
-    """The facts about a follower that one of its fetches tells.
-
-    fetched_from: the follower has everything below. log_start_offset and broker_epoch: as the follower says, -1 where
-    the version of Fetch has none. leader_end_offset: the end of the leader's log before the read.
-    """
-
-    fetched_from: LogOffsetMetadata
-    log_start_offset: int
-    leader_end_offset: int
-    broker_epoch: int = UNKNOWN_BROKER_EPOCH
-
-
-class FollowerState(NamedTuple):
-    """The progress of a follower. Times are those of the monotonic clock, in milliseconds.
+class FollowerState:
+    """The progress of a follower; never changed. Times are those of the monotonic clock, in milliseconds.
 
     Kafka takes the wall clock: after a step forward its followers lag, after a step back dead ones do not.
 
@@ -40,19 +28,47 @@ class FollowerState(NamedTuple):
     broker_epoch: as the follower says in Fetch from version 15 on, else -1.
     """
 
-    log_end: LogOffsetMetadata = LogOffsetMetadata(UNKNOWN_OFFSET)
-    log_start_offset: int = UNKNOWN_OFFSET
-    leader_end_at_last_fetch: int = 0
-    last_fetch_ms: int = NEVER_MS
-    last_caught_up_ms: int = NEVER_MS
-    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+    __slots__ = (
+        "broker_epoch",
+        "last_caught_up_ms",
+        "last_fetch_ms",
+        "leader_end_at_last_fetch",
+        "log_end",
+        "log_start_offset",
+    )
+
+    def __init__(
+        self,
+        log_end: LogOffsetMetadata = _NOWHERE,
+        log_start_offset: int = UNKNOWN_OFFSET,
+        leader_end_at_last_fetch: int = 0,
+        last_fetch_ms: int = NEVER_MS,
+        last_caught_up_ms: int = NEVER_MS,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+    ) -> None:
+        self.log_end = log_end
+        self.log_start_offset = log_start_offset
+        self.leader_end_at_last_fetch = leader_end_at_last_fetch
+        self.last_fetch_ms = last_fetch_ms
+        self.last_caught_up_ms = last_caught_up_ms
+        self.broker_epoch = broker_epoch
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
         """Return whether the follower has everything, or had everything at most `max_lag_ms` ago."""
         return self.log_end.message_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= max_lag_ms
 
-    def after_fetch(self, fetch: FollowerFetch, now_ms: int) -> FollowerState:
+    def after_fetch(
+        self,
+        fetched_from: LogOffsetMetadata,
+        log_start_offset: int,
+        leader_end_offset: int,
+        broker_epoch: int,
+        now_ms: int,
+    ) -> FollowerState:
         """Return the state after a fetch.
+
+        fetched_from: the follower has everything below. log_start_offset, broker_epoch: as the follower says, -1 where
+        the version of Fetch has none. leader_end_offset: the end of the leader's log before the read.
 
         The follower was caught up now if it fetches from this leader's end, or at its previous fetch if it fetches from
         where the end was then. The second rule is for busy leaders, whose very end no follower ever fetches from:
@@ -63,18 +79,23 @@ class FollowerState(NamedTuple):
             3 s     30              20: caught up at 2 s
         """
         caught_up_ms = self.last_caught_up_ms
-        if fetch.fetched_from.message_offset >= fetch.leader_end_offset:
+        if fetched_from.message_offset >= leader_end_offset:
             caught_up_ms = max(caught_up_ms, now_ms)
-        elif fetch.fetched_from.message_offset >= self.leader_end_at_last_fetch:
+        elif fetched_from.message_offset >= self.leader_end_at_last_fetch:
             caught_up_ms = max(caught_up_ms, self.last_fetch_ms)
+        # Reads hold no lock, so that fetches may be noted in another order than they were read in.
+        leader_end_offset = max(leader_end_offset, self.leader_end_at_last_fetch)
+        return FollowerState(fetched_from, log_start_offset, leader_end_offset, now_ms, caught_up_ms, broker_epoch)
+
+    def with_times(self, last_fetch_ms: int, last_caught_up_ms: int) -> FollowerState:
+        """Return the same progress with other times."""
         return FollowerState(
-            fetch.fetched_from,
-            fetch.log_start_offset,
-            # Reads hold no lock, so that fetches may be noted in another order than they were read in.
-            max(fetch.leader_end_offset, self.leader_end_at_last_fetch),
-            now_ms,
-            caught_up_ms,
-            fetch.broker_epoch,
+            self.log_end,
+            self.log_start_offset,
+            self.leader_end_at_last_fetch,
+            last_fetch_ms,
+            last_caught_up_ms,
+            self.broker_epoch,
         )
 
     def after_election(
@@ -88,16 +109,19 @@ class FollowerState(NamedTuple):
         since_ms = now_ms if is_in_sync else NEVER_MS
         if is_new_leader:
             return FollowerState(leader_end_at_last_fetch=UNKNOWN_OFFSET, last_caught_up_ms=since_ms)
-        return self._replace(
-            leader_end_at_last_fetch=leader_end_offset, last_fetch_ms=since_ms, last_caught_up_ms=since_ms
+        return FollowerState(
+            self.log_end, self.log_start_offset, leader_end_offset, since_ms, since_ms, self.broker_epoch
         )
 
 
-class LeftOut(NamedTuple):
+class LeftOut:
     """A follower that had everything in `state`: its next fetches in the session of `watch` leave it out."""
 
-    state: FollowerState
-    watch: SessionWatch
+    __slots__ = ("state", "watch")
+
+    def __init__(self, state: FollowerState, watch: SessionWatch) -> None:
+        self.state = state
+        self.watch = watch
 
 
 class Follower:
@@ -123,4 +147,4 @@ class Follower:
         polled_ms = left_out.watch.polled_ms
         if polled_ms <= state.last_fetch_ms:
             return state
-        return state._replace(last_fetch_ms=polled_ms, last_caught_up_ms=max(state.last_caught_up_ms, polled_ms))
+        return state.with_times(polled_ms, max(state.last_caught_up_ms, polled_ms))

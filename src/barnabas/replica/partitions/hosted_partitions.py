@@ -52,7 +52,7 @@ class HostedPartitions:
     def __init__(self, metadata: MetadataCache) -> None:
         self.offline = OfflinePartitions()
         self._metadata = metadata
-        self._by_topic: Mapping[str, Mapping[int, Partition]] = {}
+        self._by_topic: dict[str, dict[int, Partition]] = {}
 
     def partition_or_error(self, topic: str, partition: int) -> Partition:
         """Return the partition if this broker hosts it.
@@ -74,7 +74,9 @@ class HostedPartitions:
 
     def get(self, key: TopicPartition) -> Partition | None:
         """Return the partition if this broker hosts it, or None."""
-        return self._by_topic.get(key.topic, {}).get(key.partition)
+        topic, partition = key
+        of_topic = self._by_topic.get(topic)
+        return None if of_topic is None else of_topic.get(partition)
 
     def hosts_topic(self, topic: str) -> bool:
         """Return whether this broker hosts any partition of the topic."""
@@ -86,7 +88,7 @@ class HostedPartitions:
 
     def __len__(self) -> int:
         """Return the number of hosted partitions."""
-        return sum(len(of_topic) for of_topic in self._by_topic.values())
+        return sum([len(of_topic) for of_topic in self._by_topic.values()])
 
     def publish(self, changes: Mapping[TopicPartition, Partition | None]) -> None:
         """Replace the maps once for all changes of an order (None: hosted no more). One caller at a time."""

@@ -8,13 +8,11 @@ have. Kafka: kafka.cluster.Partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from barnabas.replica.partitions.follower_state import Follower
 from barnabas.replica.partitions.isr_state import IsrState
-from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 
 class Reassignment(NamedTuple):
@@ -43,7 +41,7 @@ class LeaderState:
     isr_state: IsrState
     replicas: tuple[int, ...]
     start_offset: int = -1
-    followers: Mapping[int, Follower] = field(default_factory=dict)
+    followers: dict[int, Follower] = field(default_factory=dict)
     reassignment: Reassignment = NO_REASSIGNMENT
 
     isr: frozenset[int] = field(init=False)
@@ -51,18 +49,25 @@ class LeaderState:
     maximal_isr: frozenset[int] = field(init=False)
     """Every replica that may be in sync (IsrState.maximal).
 
-    Both sets are fields and no properties, since every produce with acks=all reads them.
+    Both sets are fields and no properties, since every produce with acks=all reads them. So are the next two, which
+    every follower's fetch reads.
     """
+    is_isr_pending: bool = field(init=False)
+    """Whether a change of the in-sync replicas was proposed and is not answered."""
+    adding: frozenset[int] = field(init=False)
+    """The replicas that a reassignment is adding."""
 
     def __post_init__(self) -> None:
         # Past `frozen`, and only here, before another thread can see the object.
         object.__setattr__(self, "isr", self.isr_state.committed)
         object.__setattr__(self, "maximal_isr", self.isr_state.maximal)
+        object.__setattr__(self, "is_isr_pending", self.isr_state.is_pending)
+        object.__setattr__(self, "adding", frozenset(self.reassignment.adding))
 
     @property
     def replication_factor(self) -> int:
         """The number of assigned replicas, without those that a reassignment is adding."""
-        return len(set(self.replicas) - set(self.reassignment.adding))
+        return len(set(self.replicas) - self.adding)
 
     def with_isr(self, isr_state: IsrState, partition_epoch: int) -> LeaderState:
         """Return the same leadership with other in-sync replicas."""
@@ -80,7 +85,7 @@ class LeaderState:
 
     def out_of_sync(self, leader_end_offset: int, now_ms: int, max_lag_ms: int, leader_id: int) -> frozenset[int]:
         """Return the in-sync replicas that lag; none while a change is pending. Kafka: getOutOfSyncReplicas."""
-        if self.isr_state.is_pending:
+        if self.is_isr_pending:
             return frozenset()
         followers = self.followers
         return frozenset(
@@ -92,29 +97,3 @@ class LeaderState:
                 or not followers[replica].state_by_now.is_caught_up(leader_end_offset, now_ms, max_lag_ms)
             )
         )
-
-    def smallest_log_end(
-        self, leader_end: LogOffsetMetadata, waits_for_outsider: Callable[[Follower], bool]
-    ) -> LogOffsetMetadata:
-        """Return the smallest log end of all replicas that are or may be in sync: the new high watermark.
-
-        waits_for_outsider: whether to wait also for a follower outside of the ISR that is about to join. Without that
-        the high watermark would stay ahead of a follower that catches up, which could then never join. An example:
-
-            replica       log end
-            1, leader     30
-            2, in sync    25
-            3, outside    24, caught up: the high watermark waits for it and is 24
-            4, outside    10, lagging: the high watermark does not wait for it
-
-        Kafka: maybeIncrementLeaderHW.
-        """
-        smallest = leader_end
-        maximal = self.maximal_isr
-        for replica, follower in self.followers.items():
-            log_end = follower.state.log_end
-            if log_end.message_offset < smallest.message_offset and (
-                replica in maximal or waits_for_outsider(follower)
-            ):
-                smallest = log_end
-        return smallest

@@ -23,7 +23,7 @@ Kafka: kafka.cluster.Partition, OffsetForLeaderEpochResponseData.EpochEndOffset.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -37,7 +37,7 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
-from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
+from barnabas.storage.log_append_info import AppendGate, AppendOrigin, LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.entry import Verification
 
@@ -51,6 +51,10 @@ NO_EPOCH: Final = -1
 HIGH_WATERMARK: Final = -1
 """The offset in DeleteRecords that means: everything below the high watermark."""
 
+_NONE: Final = ErrorCode.NONE
+_NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
+_CLIENT: Final = AppendOrigin.CLIENT
+_LOG_END: Final = FetchIsolation.LOG_END
 _UNDEFINED_EPOCH: Final = -1
 _UNDEFINED_EPOCH_OFFSET: Final = -1
 
@@ -66,25 +70,28 @@ class EpochEndOffset(NamedTuple):
     end_offset: int = _UNDEFINED_EPOCH_OFFSET
 
 
-class PartitionEnvironment(NamedTuple):
+class PartitionEnvironment:
     """The values that all partitions of a broker share: its id, its time, and its rules for followers.
 
     Made by ReplicaManager. max_lag_ms: `replica.lag.time.max.ms`. is_alive: whether the metadata says that a broker is
     alive.
     """
 
-    broker_id: int
-    clock: Clock
-    max_lag_ms: int
-    is_alive: Callable[[int], bool]
+    __slots__ = ("_nanoseconds", "broker_id", "is_alive", "max_lag_ms")
+
+    def __init__(self, broker_id: int, clock: Clock, max_lag_ms: int, is_alive: Callable[[int], bool]) -> None:
+        self.broker_id = broker_id
+        self.max_lag_ms = max_lag_ms
+        self.is_alive = is_alive
+        self._nanoseconds = clock.nanoseconds
 
     def monotonic_ms(self) -> int:
         """Return the time for measuring how far followers are behind, which no step of the machine's clock moves."""
-        return self.clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND
+        return self._nanoseconds() // NANOSECONDS_PER_MILLISECOND
 
 
-class Partition:
-    """A replica of a partition, leader or follower.
+class Partition(AppendGate):
+    """A replica of a partition, leader or follower; the gate of what it appends to its log.
 
     log: the local log; set before the first state and never changed while the partition lives. state: replaced under
     the log's lock only, here and in `isr_updates`.
@@ -197,7 +204,7 @@ class Partition:
         self,
         records: Any,
         required_acks: int,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
+        origin: AppendOrigin = _CLIENT,
         header: BatchHeader | None = None,
         body: bytes | None = None,
     ) -> LogAppendInfo:
@@ -205,7 +212,7 @@ class Partition:
 
         The order (docs/kafka-facts.md, order at the partition) is: check leadership, check the minimum ISR, append,
         raise the high watermark if possible. The log validates without its lock. Under the lock, before a byte is
-        written, it calls `admit`, which checks that this leadership still holds. `leader_hw_increased` of the result
+        written, it asks `admits`, which checks that this leadership still holds. `leader_hw_increased` of the result
         says whether the watermark rose; the caller retries delayed operations when it holds no lock.
 
         Raises ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and the errors of validation and storage.
@@ -221,17 +228,22 @@ class Partition:
                 f"requirement of {state.effective_min_isr(log.config.min_in_sync_replicas)} for partition {self}",
             )
 
-        def admit() -> bool:
-            # Without followers an append is committed at once: True has the log raise the high watermark under the lock
-            # that it holds anyway.
-            now = state if self.state is state else self._check_same_leadership(state)
-            return not now.followers
-
-        info = log.append_as_leader(records, state.leader_epoch, origin=origin, admit=admit, header=header, body=body)
+        info = log.append_as_leader(records, state.leader_epoch, origin=origin, admit=self, header=header, body=body)
         # In-sync followers lack what was just appended, so the watermark waits for their fetches.
         if not info.leader_hw_increased and len(state.maximal_isr) == 1:
             info.leader_hw_increased = self.increment_high_watermark()
         return info
+
+    def admits(self, leader_epoch: int) -> bool:
+        """Return whether a batch is committed once it is in the log: this broker is the only replica.
+
+        A changed ISR does not stop an append, a changed leadership does.
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER when this broker does not lead in this epoch any more.
+        """
+        state = self.state
+        if state is None or not state.is_leader or state.leader_epoch != leader_epoch:
+            raise self._not_leader()
+        return not state.followers
 
     def begin_verification(
         self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_required: bool = False
@@ -253,24 +265,24 @@ class Partition:
         """
         state = self.state
         if state is None or not state.is_leader:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return _NOT_LEADER
         if self.log.bounds.high_watermark.message_offset < required_offset:
             return None
         # The maximal ISR, as in Kafka: the watermark has waited for replicas that are joining too, so they have the
         # records.
         if state.are_too_few(state.maximal_isr, self.log.config.min_in_sync_replicas):
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return ErrorCode.NONE
+        return _NONE
 
     # -- reading
 
     def end_offset_metadata(self, isolation: FetchIsolation) -> LogOffsetMetadata:
         """Return up to where a fetch of this isolation may read; its place in the log may be unknown (`end_place`)."""
-        return self.log.local.end if isolation is FetchIsolation.LOG_END else self.log.bounds.limit(isolation)
+        return self.log.local.end if isolation is _LOG_END else self.log.bounds.limit(isolation)
 
     def end_place(self, isolation: FetchIsolation) -> LogOffsetMetadata:
         """Return the same with its place. Raises ApiError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE."""
-        return self.log.local.end if isolation is FetchIsolation.LOG_END else self.log.placed_bounds().limit(isolation)
+        return self.log.local.end if isolation is _LOG_END else self.log.placed_bounds().limit(isolation)
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
         """Return where a reader's log diverges from this one, as (epoch, end offset), or None when it does not.
@@ -310,16 +322,16 @@ class Partition:
     def is_adding(self, replica_id: int) -> bool:
         """Return whether a reassignment is adding this replica. Kafka: isAddingReplica."""
         state = self.state
-        return state is not None and replica_id in state.reassignment.adding
+        return state is not None and replica_id in state.adding
 
-    def _followers(self, order: PartitionState, before: LeaderState | None) -> Mapping[int, Follower]:
+    def _followers(self, order: PartitionState, before: LeaderState | None) -> dict[int, Follower]:
         """Return the followers of the new assignment. A follower that was known keeps its state."""
-        known: Mapping[int, Follower] = {} if before is None else before.followers
+        known: dict[int, Follower] = {} if before is None else before.followers
         others = [replica for replica in order.replicas if replica != self.local_broker_id]
         return {replica: known.get(replica) or Follower(replica) for replica in others}
 
     def _reset_followers(
-        self, followers: Mapping[int, Follower], end_offset: int, isr: list[int], *, is_new_leader: bool
+        self, followers: dict[int, Follower], end_offset: int, isr: list[int], *, is_new_leader: bool
     ) -> None:
         now_ms = self.environment.monotonic_ms()
         for replica, follower in followers.items():
@@ -334,27 +346,52 @@ class Partition:
 
         Followers about to join the ISR count too. Kafka: maybeIncrementLeaderHW.
         """
-        log = self.log
-        with log.lock:
+        with self.log.lock:
             state = self.state
             if state is None or not state.is_leader:
                 return False
             if not state.followers:
-                return log.raise_high_watermark_to_end()
-            # KIP-966 (KAFKA-15583): below `min.insync.replicas` the watermark stands still, since a record that too few
-            # replicas hold must not become visible.
-            if state.are_too_few(state.isr, log.config.min_in_sync_replicas):
-                return False
-            environment = self.environment
-            end = log.local.end
-            now_ms = environment.monotonic_ms()
+                return self.log.raise_high_watermark_to_end()
+            return self.follow_in_sync_replicas(state, self.environment.monotonic_ms())
 
-            def waits_for(follower: Follower) -> bool:
-                return follower.state_by_now.is_caught_up(
-                    end.message_offset, now_ms, environment.max_lag_ms
-                ) and environment.is_alive(follower.broker_id)
+    def follow_in_sync_replicas(self, state: LeaderState, now_ms: int) -> bool:
+        """Do the same where there are followers. state: the leadership of now. The caller holds the log's lock."""
+        log = self.log
+        # KIP-966 (KAFKA-15583): below `min.insync.replicas` the watermark stands still, since a record that too few
+        # replicas hold must not become visible.
+        if state.are_too_few(state.isr, log.config.min_in_sync_replicas):
+            return False
+        return log.maybe_increment_high_watermark(self._smallest_log_end(state, now_ms)) is not None
 
-            return log.maybe_increment_high_watermark(state.smallest_log_end(end, waits_for)) is not None
+    def _smallest_log_end(self, state: LeaderState, now_ms: int) -> LogOffsetMetadata:
+        """Return the smallest log end of all replicas that are or may be in sync: the new high watermark.
+
+        It waits also for a follower outside of the ISR that is about to join: it has everything, or had lately, and is
+        alive. Without that the high watermark would stay ahead of a follower that catches up, which could then never
+        join. An example:
+
+            replica       log end
+            1, leader     30
+            2, in sync    25
+            3, outside    24, caught up: the high watermark waits for it and is 24
+            4, outside    10, lagging: the high watermark does not wait for it
+
+        Kafka: maybeIncrementLeaderHW.
+        """
+        smallest = leader_end = self.log.local.end
+        maximal = state.maximal_isr
+        environment = self.environment
+        for replica, follower in state.followers.items():
+            log_end = follower.state.log_end
+            if log_end.message_offset < smallest.message_offset and (
+                replica in maximal
+                or (
+                    follower.state_by_now.is_caught_up(leader_end.message_offset, now_ms, environment.max_lag_ms)
+                    and environment.is_alive(replica)
+                )
+            ):
+                smallest = log_end
+        return smallest
 
     @property
     def low_watermark(self) -> int:
@@ -416,18 +453,8 @@ class Partition:
             return 1
         return len(state.isr) - state.effective_min_isr(self.log.config.min_in_sync_replicas)
 
-    def _check_same_leadership(self, decided_on: LeaderState) -> LeaderState:
-        """Return the state that holds now. A changed ISR does not stop an append, a changed leadership does.
-
-        Raises ApiError: NOT_LEADER_OR_FOLLOWER when this broker does not lead in the same epoch any more.
-        """
-        state = self.state
-        if state is None or not state.is_leader or state.leader_epoch != decided_on.leader_epoch:
-            raise self._not_leader()
-        return state
-
     def _state_of(
-        self, order: PartitionState, controller_epoch: int, *, start_offset: int, followers: Mapping[int, Follower]
+        self, order: PartitionState, controller_epoch: int, *, start_offset: int, followers: dict[int, Follower]
     ) -> LeaderState:
         is_leader = order.leader == self.local_broker_id
         return LeaderState(

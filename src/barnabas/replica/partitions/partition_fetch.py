@@ -10,7 +10,7 @@ Kafka: FetchParams, FetchRequest.PartitionData, LogReadResult.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
@@ -20,8 +20,12 @@ from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 if TYPE_CHECKING:
+    from barnabas.replica.partitions.follower_state import Follower
     from barnabas.replica.partitions.leader_state import LeaderState
     from barnabas.replica.partitions.partition import Partition
+
+
+_NONE: Final = ErrorCode.NONE
 
 
 class ConsumerPlace(NamedTuple):
@@ -31,29 +35,51 @@ class ConsumerPlace(NamedTuple):
     listener_name: str
 
 
-class FetchTerms(NamedTuple):
+class FetchTerms:
     """The terms that hold for all partitions of one fetch.
 
     max_bytes: limit of the whole answer; the first batch is returned even when it is larger, unless
     `hard_max_bytes` (Fetch v0-2). replica_id: -1 for consumers, a broker's id for followers; then replica_epoch is its
     broker epoch, -1 where the version has none. leader_only: False for consumers that may read from a follower
-    (Fetch v11+, KIP-392). place: that of such a consumer, if it has a rack.
+    (Fetch v11+, KIP-392). place: that of such a consumer, if it has a rack. is_from_follower: whether the reader is a
+    follower, whose progress is noted.
     """
 
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    isolation: FetchIsolation
-    hard_max_bytes: bool = False
-    replica_id: int = -1
-    replica_epoch: int = -1
-    leader_only: bool = True
-    place: ConsumerPlace | None = None
+    __slots__ = (
+        "hard_max_bytes",
+        "is_from_follower",
+        "isolation",
+        "leader_only",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "place",
+        "replica_epoch",
+        "replica_id",
+    )
 
-    @property
-    def is_from_follower(self) -> bool:
-        """Whether the reader is a follower, whose progress is noted."""
-        return self.replica_id >= 0
+    def __init__(
+        self,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        isolation: FetchIsolation,
+        hard_max_bytes: bool = False,
+        replica_id: int = -1,
+        replica_epoch: int = -1,
+        leader_only: bool = True,
+        place: ConsumerPlace | None = None,
+    ) -> None:
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.isolation = isolation
+        self.hard_max_bytes = hard_max_bytes
+        self.replica_id = replica_id
+        self.replica_epoch = replica_epoch
+        self.leader_only = leader_only
+        self.place = place
+        self.is_from_follower = replica_id >= 0
 
 
 class PartitionFetch:
@@ -67,9 +93,11 @@ class PartitionFetch:
     diverging_epoch: (epoch, end offset) up to which the reader agrees with this log, when it has to truncate; nothing
     was read then. preferred_read_replica: -1, or the broker to ask instead.
     records: `b""`, bytes, or a FileRecords, which must be released once by the code that sends or drops the answer.
-    read_from: log position of the fetch offset, for the comparison that ends a long poll; None after an error.
-    hosted, read_under, read_to: the partition, the leadership under which it was read, and the end of what the reader
-    may read, as they were before the read. While they stay the same objects another read would find the same.
+    size: of the records. read_from: log position of the fetch offset, for the comparison that ends a long poll; None
+    after an error.
+    hosted, read_under, follower, read_to: the partition, the leadership under which it was read, the follower that
+    reads, and the end of what the reader may read, as they were before the read. While leadership and end stay the same
+    objects another read would find the same.
     """
 
     __slots__ = (
@@ -78,6 +106,7 @@ class PartitionFetch:
         "diverging_epoch",
         "error",
         "fetch_offset",
+        "follower",
         "high_watermark",
         "hosted",
         "last_fetched_epoch",
@@ -91,6 +120,7 @@ class PartitionFetch:
         "read_to",
         "read_under",
         "records",
+        "size",
         "topic",
         "topic_id",
     )
@@ -101,7 +131,6 @@ class PartitionFetch:
         partition: int,
         fetch_offset: int,
         max_bytes: int,
-        *,
         topic_id: bytes = b"",
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
@@ -115,15 +144,14 @@ class PartitionFetch:
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
         self.log_start_offset_of_follower = log_start_offset_of_follower
-        self.forget()
-
-    def forget(self) -> None:
-        """Return to the state before the read."""
-        self.error: ErrorCode = ErrorCode.NONE
+        # As `forget` does, without its call: the compiler then knows that each attribute has a value.
+        self.error = _NONE
         self.records: Any = b""
+        self.size = 0
         self.read_from: LogOffsetMetadata | None = None
         self.hosted: Partition | None = None
         self.read_under: LeaderState | None = None
+        self.follower: Follower | None = None
         self.read_to: LogOffsetMetadata | None = None
         self.high_watermark = -1
         self.last_stable_offset = -1
@@ -132,6 +160,33 @@ class PartitionFetch:
         self.diverging_epoch: tuple[int, int] | None = None
         self.preferred_read_replica = -1
 
+    def forget(self) -> None:
+        """Return to the state before the read."""
+        self.hosted = self.read_under = self.follower = None
+        self.forget_records()
+
+    def forget_records(self) -> None:
+        """Do the same, and keep the leadership that was checked for this reader."""
+        self.error = _NONE
+        self.records = b""
+        self.size = 0
+        self.read_from = self.read_to = None
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
+        self.aborted_transactions = None
+        self.diverging_epoch = None
+        self.preferred_read_replica = -1
+
+    def is_still_led(self, replica_id: int) -> bool:
+        """Return whether the partition is led here as it was when its last read checked it, for the same reader."""
+        partition, state, follower = self.hosted, self.read_under, self.follower
+        return (
+            partition is not None
+            and state is not None
+            and partition.state is state
+            and state.is_leader
+            and (replica_id < 0 or (follower is not None and follower.broker_id == replica_id))
+        )
+
     @property
     def is_at_end(self) -> bool:
         """Whether the last read found nothing to read, for no other reason than that the reader has everything."""
@@ -139,9 +194,9 @@ class PartitionFetch:
         return (
             end is not None
             and end.message_offset == self.fetch_offset
-            and self.error is ErrorCode.NONE
+            and self.error is _NONE
             and self.diverging_epoch is None
-            and not len(self.records)
+            and not self.size
         )
 
     def release(self) -> None:
@@ -154,6 +209,7 @@ class PartitionFetch:
         if isinstance(self.records, FileRecords):
             self.records.release()
         self.records = b""
+        self.size = 0
 
     def fail(self, error: ApiError) -> None:
         """Note that the partition could not be read."""
@@ -180,7 +236,7 @@ class SessionReads:
     ) -> None:
         self.watch = watch
         self.begun_ms = begun_ms
-        self.fetches = list(begun_with.values())
+        self.fetches: list[PartitionFetch] = list(begun_with.values())
         self._named = named
         self._read = set(begun_with)
 

@@ -13,11 +13,11 @@ Kafka has no such thing: it reads all partitions of a session for each fetch (de
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import NEVER_MS
+from barnabas.runtime.locks import Lock
 
 # Marks are set and taken without a lock between the threads. Two orders make sure that no move is missed: a thread that
 # moves a partition marks it after the change, and a fetch takes the marks before it reads. A session has a-0 and b-0,
@@ -70,7 +70,7 @@ class SessionWatches:
     __slots__ = ("_lock", "by_partition")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.by_partition: dict[TopicPartition, tuple[SessionWatch, ...]] = {}
 
     def add(self, watch: SessionWatch, partitions: Iterable[TopicPartition]) -> None:
@@ -89,7 +89,14 @@ class SessionWatches:
                 else:
                     self.by_partition.pop(partition, None)
 
-    def mark(self, partition: TopicPartition) -> None:
-        """Mark a partition that has moved, in every session that has it. Called after the change, on any thread."""
-        for watch in self.by_partition.get(partition, ()):
+    def mark(self, partition: TopicPartition) -> bool:
+        """Mark a partition that has moved, in every session that has it; return whether there is one.
+
+        Called after the change, on any thread.
+        """
+        watches = self.by_partition.get(partition)
+        if watches is None:
+            return False
+        for watch in watches:
             watch.moved.add(partition)
+        return True

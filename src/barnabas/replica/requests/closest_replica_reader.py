@@ -9,7 +9,7 @@ Kafka: ReplicaManager.fetchMessages, ReplicaManager.findPreferredReadReplica, Ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from barnabas.metadata.metadata_image import MetadataImage
@@ -17,8 +17,8 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.replica.broker_topic_stats import BrokerTopicStats
 from barnabas.replica.isr.isr_updates import IsrUpdates
 from barnabas.replica.partitions.follower_state import Follower
+from barnabas.replica.partitions.hosted_partitions import HostedPartitions
 from barnabas.replica.partitions.leader_state import LeaderState
-from barnabas.replica.partitions.partition import Partition
 from barnabas.replica.partitions.partition_fetch import ConsumerPlace, FetchTerms, PartitionFetch
 from barnabas.replica.requests.replica_reader import ReplicaReader
 from barnabas.replica.requests.replication_throttle import ReplicationThrottle
@@ -87,17 +87,17 @@ class ClosestReplicaReader(ReplicaReader):
 
     def __init__(
         self,
-        partition_or_error: Callable[[str, int], Partition],
+        hosted: HostedPartitions,
         waiting: WaitingRequests,
         isr_updates: IsrUpdates,
         stats: BrokerTopicStats,
         throttle: ReplicationThrottle,
         selector: RackAwareReplicaSelector,
     ) -> None:
-        super().__init__(partition_or_error, waiting, isr_updates, stats, throttle)
+        super().__init__(hosted, waiting, isr_updates, stats, throttle)
         self._selector = selector
 
-    def _is_decided(self, fetches: Sequence[PartitionFetch]) -> bool:
+    def _is_decided(self, fetches: list[PartitionFetch]) -> bool:
         for fetch in fetches:
             if fetch.preferred_read_replica != LEADER:
                 return True
@@ -114,7 +114,7 @@ class ClosestReplicaReader(ReplicaReader):
     def _is_sent_to_follower(self, fetch: PartitionFetch, place: ConsumerPlace) -> bool:
         """Name the follower to read from, if there is a closer one. What cannot be read is left to the read itself."""
         try:
-            partition = self._partition_or_error(fetch.topic, fetch.partition)
+            partition = self.hosted.partition_or_error(fetch.topic, fetch.partition)
             state = partition.check_leader_epoch(fetch.current_leader_epoch)
         except ApiError:
             return False

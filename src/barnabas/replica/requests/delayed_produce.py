@@ -14,9 +14,11 @@ from barnabas.metrics.metrics_registry import MBeanName, Sample
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.delayed_operation import DelayedOperation
-from barnabas.replica.partitions.partition import Partition
+from barnabas.replica.partitions.hosted_partitions import HostedPartitions
 from barnabas.replica.partitions.partition_append import PartitionAppend
 
+_REPLICATED: Final = ErrorCode.NONE
+_NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 _GROUP: Final = "kafka.server"
 _KIND: Final = "DelayedProduceMetrics"
 _NAME: Final = "ExpiresPerSec"
@@ -69,40 +71,47 @@ class DelayedProduce(DelayedOperation):
     expirations: counts the partitions that timed out.
     """
 
-    __slots__ = ("_entries", "_expirations", "_on_decided", "_partition_or_error", "_undecided")
+    __slots__ = ("_entries", "_expirations", "_hosted", "_on_decided", "_undecided")
 
     def __init__(
         self,
         timeout_ms: int,
-        entries: Sequence[PartitionAppend],
-        partition_or_error: Callable[[str, int], Partition],
+        entries: list[PartitionAppend],
+        hosted: HostedPartitions,
         on_complete: Callable[[Sequence[PartitionAppend]], None],
         expirations: ProduceExpirations,
     ) -> None:
         super().__init__(timeout_ms)
         self._entries = entries
         self._undecided = [entry for entry in entries if entry.hosted_by is not None]
-        self._partition_or_error = partition_or_error
+        self._hosted = hosted
         self._on_decided = on_complete
         self._expirations = expirations
 
     def try_complete(self) -> bool:
         """Decide the partitions that can be decided, by cases A to C of the class."""
-        still_undecided = []
+        still_undecided: list[PartitionAppend] = []
         for entry in self._undecided:
-            info = entry.info
-            try:
-                partition = self._partition_or_error(entry.topic, entry.partition)
-                outcome = partition.is_replicated_up_to(-1 if info is None else info.last_offset + 1)
-            except ApiError as error:
-                outcome = error.code
+            outcome = self._outcome(entry)
             if outcome is None:
                 still_undecided.append(entry)
-            elif outcome is not ErrorCode.NONE:
+            elif outcome is not _REPLICATED:
                 entry.failure = ApiError(outcome)
         # A new list, since the timer may be completing the operation with the old one.
         self._undecided = still_undecided
         return not still_undecided and self.force_complete()
+
+    def _outcome(self, entry: PartitionAppend) -> ErrorCode | None:
+        partition, info = entry.hosted_by, entry.info
+        required_offset = -1 if info is None else info.last_offset + 1
+        outcome = _NOT_LEADER if partition is None else partition.is_replicated_up_to(required_offset)
+        if outcome is not _NOT_LEADER:
+            return outcome
+        try:
+            # A replica that has left this broker leads no more; why it left, or where it is again, the table says.
+            return self._hosted.partition_or_error(entry.topic, entry.partition).is_replicated_up_to(required_offset)
+        except ApiError as error:
+            return error.code
 
     def on_complete(self) -> None:
         """Answer. Partitions still undecided have timed out."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.replica.broker_topic_stats import BrokerTopicStats, TopicStats
-from barnabas.replica.partitions.partition import Partition
+from barnabas.replica.partitions.hosted_partitions import HostedPartitions
 from barnabas.replica.partitions.partition_append import PartitionAppend
 from barnabas.replica.requests.delayed_produce import DelayedProduce
 from barnabas.replica.requests.waiting_requests import WaitingRequests
@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 VALID_ACKS: Final = (-1, 0, 1)
 _REPLICATED: Final = ErrorCode.NONE
+_CLIENT: Final = AppendOrigin.CLIENT
 
 EXPECTED_ERRORS: Final = frozenset(
     {
@@ -45,34 +46,31 @@ AppendCallback = Callable[[Sequence[PartitionAppend]], None]
 class ReplicaAppender:
     """The append of the partitions of a request, and the decision whether the request waits.
 
-    partition_or_error: returns a partition that this broker hosts, or raises the ApiError that says why it cannot.
+    hosted: the partitions of this broker.
     """
 
-    def __init__(
-        self, partition_or_error: Callable[[str, int], Partition], waiting: WaitingRequests, stats: BrokerTopicStats
-    ) -> None:
-        self._partition_or_error = partition_or_error
+    def __init__(self, hosted: HostedPartitions, waiting: WaitingRequests, stats: BrokerTopicStats) -> None:
+        self._hosted = hosted
         self._waiting = waiting
         self._produce_watchers = waiting.produce_watchers
         self._fetch_watchers = waiting.fetch_watchers
         self._session_watches = waiting.sessions.by_partition
-        self._stats_of = stats.topic
+        self._stats = stats
 
     def append_records(
         self,
-        entries: Sequence[PartitionAppend],
-        *,
+        entries: list[PartitionAppend],
         required_acks: int,
         timeout_ms: int,
         on_complete: AppendCallback,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
+        origin: AppendOrigin = _CLIENT,
     ) -> None:
         """Append every entry and call `on_complete(entries)` once: now, or when the in-sync replicas have it.
 
         Each entry carries its own error; the failure of one partition does not touch the others. A wait that takes
         longer than `timeout_ms` ends in REQUEST_TIMED_OUT for the partitions whose in-sync replicas lack the records.
         """
-        if required_acks not in VALID_ACKS:
+        if not -1 <= required_acks <= 1:
             error = ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
             for entry in entries:
                 entry.fail(error)
@@ -99,11 +97,11 @@ class ReplicaAppender:
         Delayed operations are retried only when the calling thread has finished its request, so the caller may hold the
         lock of a group. `when_replicated` must be called without that lock.
         """
-        stats = self._stats_of(entry.topic)
+        stats = self._stats.topic(entry.topic)
         stats.total_produce_requests += 1
         records = entry.records
         try:
-            partition = self._partition_or_error(entry.topic, entry.partition)
+            partition = self._hosted.partition_or_error(entry.topic, entry.partition)
             info = partition.append_records_to_leader(records, required_acks, origin, entry.header, entry.body)
         except ApiError as error:
             if error.code is ErrorCode.MESSAGE_TOO_LARGE:
@@ -135,7 +133,7 @@ class ReplicaAppender:
 
     def when_replicated(
         self,
-        entries: Sequence[PartitionAppend],
+        entries: list[PartitionAppend],
         timeout_ms: int,
         on_complete: AppendCallback,
         *,
@@ -145,9 +143,7 @@ class ReplicaAppender:
 
         was_tried: they were just found to lack one of them.
         """
-        operation = DelayedProduce(
-            timeout_ms, entries, self._partition_or_error, on_complete, self._waiting.produce_expirations
-        )
+        operation = DelayedProduce(timeout_ms, entries, self._hosted, on_complete, self._waiting.produce_expirations)
         keys = [entry.hosted_by.topic_partition for entry in entries if entry.hosted_by is not None]
         self._waiting.produces.try_complete_else_watch(operation, keys, was_tried=was_tried)
 
@@ -160,6 +156,6 @@ class ReplicaAppender:
         if code is not ErrorCode.INVALID_TIMESTAMP:
             stats.failed_produce_requests += 1
         try:
-            entry.log_start_offset = self._partition_or_error(entry.topic, entry.partition).log.log_start_offset
+            entry.log_start_offset = self._hosted.partition_or_error(entry.topic, entry.partition).log.log_start_offset
         except ApiError:
             entry.log_start_offset = -1

@@ -9,19 +9,19 @@ Kafka: ReplicaManager.shouldLeaderThrottle, RemoteLeaderEndPoint.shouldFollowerT
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from barnabas.config.log_config import LogConfig, ReplicaPairs
+from barnabas.config.log_config import NO_REPLICAS
 from barnabas.quota.replication_quota import ReplicationQuota
 from barnabas.replica.partitions.partition import Partition
 
 
 class ReplicationThrottle:
-    """A quota and its replicas. replicas_of: the field of a topic's settings that names the throttled replicas."""
+    """A quota and its replicas. is_of_leaders: which field of a topic's settings names the throttled replicas."""
 
-    def __init__(self, quota: ReplicationQuota, replicas_of: Callable[[LogConfig], ReplicaPairs]) -> None:
+    __slots__ = ("_is_of_leaders", "_quota")
+
+    def __init__(self, quota: ReplicationQuota, *, is_of_leaders: bool) -> None:
         self._quota = quota
-        self._replicas_of = replicas_of
+        self._is_of_leaders = is_of_leaders
 
     def holds_back(self, partition: Partition) -> bool:
         """Return whether a replica of this broker is throttled, and the quota exceeded."""
@@ -33,16 +33,19 @@ class ReplicationThrottle:
             self._quota.record(size)
 
     def _is_throttled(self, partition: Partition) -> bool:
-        return self._replicas_of(partition.log.config).covers(
+        config = partition.log.config
+        throttled = config.leader_throttled_replicas if self._is_of_leaders else config.follower_throttled_replicas
+        # Most topics name none.
+        return throttled is not NO_REPLICAS and throttled.covers(
             partition.topic_partition.partition, partition.environment.broker_id
         )
 
 
 def leader_throttle(quota: ReplicationQuota) -> ReplicationThrottle:
     """Return the throttle of what leaders of this broker send."""
-    return ReplicationThrottle(quota, lambda config: config.leader_throttled_replicas)
+    return ReplicationThrottle(quota, is_of_leaders=True)
 
 
 def follower_throttle(quota: ReplicationQuota) -> ReplicationThrottle:
     """Return the throttle of what followers of this broker fetch."""
-    return ReplicationThrottle(quota, lambda config: config.follower_throttled_replicas)
+    return ReplicationThrottle(quota, is_of_leaders=False)

@@ -7,33 +7,52 @@ once, for callers without locks. No lock of its own. Kafka: kafka.cluster.Delaye
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from barnabas.metrics.meter import Meter
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.action_queue import ActionQueue
+from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
-from barnabas.purgatory.timer import Timer
+from barnabas.purgatory.timer import SystemTimer
 from barnabas.replica.partitions.session_watches import SessionWatches
 from barnabas.replica.replica_config import ReplicaConfig
-from barnabas.replica.requests.delayed_fetch import DelayedFetch
 from barnabas.replica.requests.delayed_produce import DelayedProduce, ProduceExpirations
 
 if TYPE_CHECKING:
     from barnabas.replica.requests.delayed_delete_records import DelayedDeleteRecords
 
 
+_FETCHES: Final = 0
+"""What is retried: fetches alone, all but the fetches of followers, or everything."""
+_ALL_BUT_FOLLOWERS: Final = 1
+_ALL: Final = 2
+
+
+class _Retry:
+    """A retry that was put off."""
+
+    __slots__ = ("_key", "_kinds", "_waiting")
+
+    def __init__(self, waiting: WaitingRequests, key: TopicPartition, kinds: int) -> None:
+        self._waiting = waiting
+        self._key = key
+        self._kinds = kinds
+
+    def __call__(self) -> None:
+        self._waiting.retry(self._key, self._kinds)
+
+
 class WaitingRequests:
     """Three purgatories whose keys are partitions, and, for the fetches of sessions, the sessions' watches."""
 
-    def __init__(self, config: ReplicaConfig, timer: Timer, actions: ActionQueue) -> None:
+    def __init__(self, config: ReplicaConfig, timer: SystemTimer, actions: ActionQueue) -> None:
         self._actions = actions
         self.produces: DelayedOperationPurgatory[DelayedProduce] = DelayedOperationPurgatory(
             "Produce", timer, purge_interval=config.producer_purgatory_purge_interval_requests
         )
-        self.fetches: DelayedOperationPurgatory[DelayedFetch] = DelayedOperationPurgatory(
+        self.fetches: DelayedOperationPurgatory[DelayedOperation] = DelayedOperationPurgatory(
             "Fetch", timer, purge_interval=config.fetch_purgatory_purge_interval_requests
         )
         self.deletions: DelayedOperationPurgatory[DelayedDeleteRecords] = DelayedOperationPurgatory(
@@ -58,21 +77,21 @@ class WaitingRequests:
 
         Those are all of them if the high watermark moved, else only fetches that read to the log end.
         """
-        self._mark_and_retry(key, self._try_all if high_watermark_moved else self._try_fetches)
+        self._mark_and_retry(key, _ALL if high_watermark_moved else _FETCHES)
 
     def high_watermark_moved(self, key: TopicPartition) -> None:
         """Queue a retry of what waits for the high watermark: no fetches of followers, which read to the log end."""
-        self._mark_and_retry(key, self._try_all_but_followers)
+        self._mark_and_retry(key, _ALL_BUT_FOLLOWERS)
 
     def later(self, key: TopicPartition) -> None:
         """Queue a retry of every operation that waits for this partition. It runs when the thread's request is done."""
-        self._mark_and_retry(key, self._try_all)
+        self._mark_and_retry(key, _ALL)
 
     def wake(self, key: TopicPartition) -> None:
         """Retry every operation that waits for this partition, now. Kafka: checkAndCompleteAll."""
         self.sessions.mark(key)
         if self._session_watches or self.produce_watchers or self.fetch_watchers or self.deletions.watchers:
-            self._try_all(key)
+            self.retry(key, _ALL)
 
     def wake_all(self, keys: Iterable[TopicPartition]) -> None:
         """Retry every operation that waits for one of these partitions, now."""
@@ -81,7 +100,8 @@ class WaitingRequests:
 
     def run_queued(self) -> None:
         """Run the retries that were put off. For a thread that has appended outside of a request, and holds no lock."""
-        self._actions.run_all()
+        if self._actions.pending:
+            self._actions.run_all()
 
     def shutdown(self) -> None:
         """Complete every operation, so that each is answered."""
@@ -89,31 +109,26 @@ class WaitingRequests:
         self.produces.shutdown()
         self.deletions.shutdown()
 
-    def _mark_and_retry(self, key: TopicPartition, retry: Callable[[TopicPartition], None]) -> None:
+    def retry(self, key: TopicPartition, kinds: int) -> None:
+        """Retry the operations of these kinds that wait for a partition. Called without locks."""
+        # Kafka's order: DelayedOperations.checkAndCompleteAll.
+        if key in self.fetch_watchers:
+            self.fetches.check_and_complete(key)
+        watches = self._session_watches.get(key)
+        if watches is not None:
+            for watch in watches:
+                if kinds != _ALL_BUT_FOLLOWERS or not watch.reads_to_end:
+                    self.fetches.check_and_complete(watch)
+        if kinds != _FETCHES:
+            self.produces.check_and_complete(key)
+            self.deletions.check_and_complete(key)
+
+    def _mark_and_retry(self, key: TopicPartition, kinds: int) -> None:
         # Now, and not with the retry: a fetch that comes first must read the partition.
-        self.sessions.mark(key)
         if (
-            key in self._session_watches
+            self.sessions.mark(key)
             or key in self.produce_watchers
             or key in self.fetch_watchers
             or key in self.deletions.watchers
         ):
-            self._actions.add(partial(retry, key))
-
-    def _try_all(self, key: TopicPartition) -> None:
-        # Kafka's order: DelayedOperations.checkAndCompleteAll.
-        self._try_fetches(key)
-        self.produces.check_and_complete(key)
-        self.deletions.check_and_complete(key)
-
-    def _try_all_but_followers(self, key: TopicPartition) -> None:
-        self._try_fetches(key, are_followers_tried=False)
-        self.produces.check_and_complete(key)
-        self.deletions.check_and_complete(key)
-
-    def _try_fetches(self, key: TopicPartition, *, are_followers_tried: bool = True) -> None:
-        if key in self.fetch_watchers:
-            self.fetches.check_and_complete(key)
-        for watch in self._session_watches.get(key, ()):
-            if are_followers_tried or not watch.reads_to_end:
-                self.fetches.check_and_complete(watch)
+            self._actions.add(_Retry(self, key, kinds))

@@ -8,7 +8,7 @@ assignment. Kafka: UnifiedLog.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from barnabas.config.log_config import LogConfig
@@ -26,7 +26,7 @@ from barnabas.storage.log.retention import delete_old_segments
 from barnabas.storage.log.state import LogState
 from barnabas.storage.log.timestamp_search import TimestampAndOffset, find_offset
 from barnabas.storage.log.truncation import truncate_fully_and_start_at, truncate_to
-from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
+from barnabas.storage.log_append_info import AppendGate, AppendOrigin, LogAppendInfo
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.producers.append import check_producer, duplicate_append_info, note_append
 from barnabas.storage.producers.entry import BatchMetadata
@@ -82,15 +82,15 @@ class UnifiedLog(LogState):
         leader_epoch: i64,
         *,
         origin: AppendOrigin = _CLIENT,
-        admit: Callable[[], bool] | None = None,
+        admit: AppendGate | None = None,
         header: BatchHeader | None = None,
         body: bytes | None = None,
     ) -> LogAppendInfo:
         """Give the batch in `records` its offsets and append it: 21 new bytes and the untouched rest, in one write.
 
-        header, body: what the caller has read of the batch already, as `LogValidator.validate` takes it. admit: called
-        under the lock before anything changes. It raises to refuse the append, and returns whether the batch is
-        committed once it is appended: then the high watermark rises with the end, unless a flush has to come first.
+        header, body: what the caller has read of the batch already, as `LogValidator.validate` takes it. admit: asked
+        under the lock before anything changes. Where it says that the batch is committed once it is appended, the high
+        watermark rises with the end, unless a flush has to come first.
         A batch that repeats one of the last five of its idempotent producer is answered as the first time.
         Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
         UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR; the errors of `check_producer`; and what `admit` raises.
@@ -103,7 +103,7 @@ class UnifiedLog(LogState):
         max_timestamp = batch.max_timestamp
         with self.lock:
             # The offsets, and whether the partition and the producer's state allow the append.
-            is_committed = False if admit is None else admit()
+            is_committed = False if admit is None else admit.admits(leader_epoch)
             local = self.local
             if size > local.segment_bytes:
                 raise segment_too_small(local, size)

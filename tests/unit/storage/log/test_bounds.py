@@ -6,7 +6,7 @@ from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.storage.log.bounds import LogBounds
 from barnabas.storage.log.unified_log import UnifiedLog
-from barnabas.storage.log_append_info import AppendOrigin
+from barnabas.storage.log_append_info import AppendGate, AppendOrigin
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from tests.unit.storage.log_harness import NOW, Broker, batch
 
@@ -47,10 +47,10 @@ def test_the_worked_example() -> None:
 
 def test_an_append_that_commits_moves_the_bounds_as_the_rules_do() -> None:
     log = Broker().log()
-    log.append_as_leader(batch(5), 0, admit=lambda: True)
+    log.append_as_leader(batch(5), 0, admit=AppendGate())
     end = log.local.end
     assert parts(log.bounds) == parts(LogBounds(0, end, None))
-    log.append_as_leader(transactional(2), 0, admit=lambda: True)
+    log.append_as_leader(transactional(2), 0, admit=AppendGate())
     assert parts(log.bounds) == parts(LogBounds(0, log.local.end, end))
     assert log.bounds.last_stable == end
 

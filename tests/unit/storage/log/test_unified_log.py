@@ -16,6 +16,7 @@ from barnabas.storage.errors import OffsetsOutOfOrder, UnexpectedAppendOffset
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.leader_epochs import EpochEntry
 from barnabas.storage.log.timestamp_search import TimestampAndOffset, segment_boundaries
+from barnabas.storage.log_append_info import AppendGate
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import (
@@ -403,13 +404,13 @@ def test_closed_log_refuses() -> None:
 
 
 def test_an_append_may_be_refused_under_the_lock() -> None:
+    class Refusal(AppendGate):
+        def admits(self, leader_epoch: int) -> bool:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
     log = Broker().log()
-
-    def refuse() -> bool:
-        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
     with pytest.raises(ApiError):
-        log.append_as_leader(batch(), 0, admit=refuse)
+        log.append_as_leader(batch(), 0, admit=Refusal())
     assert log.log_end_offset == 0
 
 

@@ -18,7 +18,7 @@ from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.runtime.files import Files, OperatingSystemFiles
 from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, LOG_START_OFFSET_FILE, OffsetCheckpointFile
-from barnabas.storage.log_append_info import AppendOrigin
+from barnabas.storage.log_append_info import AppendGate, AppendOrigin
 from barnabas.storage.readonly.log_directories import ReadableLog, ReadonlyDirectories, offset_of_timestamp
 from barnabas.storage.readonly.log_split import LogSplit, SplitBatches, split_log, with_aborted
 from barnabas.storage.readonly.log_transactions import aborted_ranges, last_stable_offset
@@ -39,7 +39,7 @@ def data_dir(tmp_path: Path) -> Path:
     for number in range(BATCHES):
         codec = Codec(number % len(Codec))
         records = batch(chance.randint(1, 9), size=200, codec=codec, chance=chance, timestamp=NOW + number * 10)
-        log.append_as_leader(records, 0, admit=lambda: True)
+        log.append_as_leader(records, 0, admit=AppendGate())
     assert len(log.local.segments) > 5
     write_high_watermark(tmp_path, log.log_end_offset)
     broker.manager.shutdown()
@@ -315,7 +315,7 @@ def test_transactions(tmp_path: Path) -> None:
         if producer in open_since and chance.random() < 0.3 and number < 390:
             abort = chance.random() < 0.5
             marker = EndTransactionMarker(abort, 0, NOW).batch(producer, 0)
-            log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR, admit=lambda: True)
+            log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR, admit=AppendGate())
             written = open_since.pop(producer)
             aborted_offsets |= set(written) if abort else set()
             continue
@@ -324,7 +324,7 @@ def test_transactions(tmp_path: Path) -> None:
         )
         builder.append(NOW, b"key", b"value")
         sequences[producer] += 1
-        offset = log.append_as_leader(builder.build(), 0, admit=lambda: True).first_offset
+        offset = log.append_as_leader(builder.build(), 0, admit=AppendGate()).first_offset
         open_since.setdefault(producer, []).append(offset)
         data.append(offset)
     assert open_since

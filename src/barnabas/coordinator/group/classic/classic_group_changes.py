@@ -56,7 +56,7 @@ from barnabas.coordinator.runtime.coordinator_log import StoredAppend
 from barnabas.protocol.errors import ErrorCode
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
-from barnabas.purgatory.timer import Timer
+from barnabas.purgatory.timer import SystemTimer
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 
@@ -79,7 +79,7 @@ class DelayedHeartbeat(DelayedOperation):
         self,
         session: Session,
         clock: Clock,
-        timer: Timer,
+        timer: SystemTimer,
         on_expired: Callable[[], None],
         is_active: Callable[[], bool],
     ) -> None:

@@ -28,7 +28,7 @@ from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP_ERRORS, GROU
 from barnabas.coordinator.runtime.coordinator_log import StoredAppend
 from barnabas.coordinator.runtime.record import CoordinatorRecord, version_of
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.purgatory.timer import Timer
+from barnabas.purgatory.timer import SystemTimer
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 _SESSION: Final = TimerKind.SESSION
@@ -49,7 +49,7 @@ class ConsumerGroupTimers:
     def __init__(
         self,
         clock: Clock,
-        timer: Timer,
+        timer: SystemTimer,
         expired: Callable[[Group, ConsumerGroup, TimerKind, str, MemberDeadline], None],
     ) -> None:
         self._clock = clock

@@ -28,7 +28,6 @@ the request is counted and answered like any other; the answers of one connectio
 from __future__ import annotations
 
 import logging
-from functools import partial
 from queue import Empty, SimpleQueue
 from threading import get_ident
 from typing import Final
@@ -126,7 +125,7 @@ class Processor(AbstractServerThread):
         self._now = now = clock.nanoseconds
         self._selector = selector
         self._io = selector.io
-        self._has_excess = partial(quotas.exceeded, listener.name)
+        self._quotas = quotas
         self._new_connections = NewConnections()
         make_connection, make_intake = Connection, RequestIntake
         # Only a login by SASL has an end; the connections and the intake of other listeners know none.
@@ -219,23 +218,25 @@ class Processor(AbstractServerThread):
             self._send_all_answers()
 
     def run_once(self) -> None:
-        """Take one turn: the eight verbs, in the order that the module describes."""
-        self.configure_new_connections()
-        self.process_new_responses()
+        """Take one turn: the eight verbs, in the order that the module describes, those without work left out."""
+        selector = self._selector
+        if self._new_connections.waiting:
+            self.configure_new_connections()
+        if self.answers.responses:
+            self.process_new_responses()
         self.poll()
-        if self._selector.muted_readable:
+        if selector.has_results:
             self.answer_waiting_requests()
         self.process_completed_receives()
-        self.process_completed_sends()
-        self.process_disconnected()
+        if selector.has_results:
+            self.process_completed_sends()
+            self.process_disconnected()
         self.close_excess_connections()
         if self._drain.has_begun:
             self._go_on_draining()
 
     def configure_new_connections(self) -> None:
         """Register at most CONNECTION_QUEUE_SIZE new connections with the Selector."""
-        if not self._new_connections.waiting:
-            return
         for _ in range(min(len(self._new_connections.waiting), CONNECTION_QUEUE_SIZE)):
             new = self._new_connections.take()
             if new is None:
@@ -275,7 +276,7 @@ class Processor(AbstractServerThread):
         selector = self._selector
         selector.poll(0 if self._intake.postponed or self._new_connections.waiting else POLL_MS)
         # The Selector reports a connection here once its authenticator has finished: only now is the principal known.
-        if selector.connected:
+        if selector.has_results:
             for connection_id in selector.connected:
                 channel = selector.channel(connection_id)
                 if channel is not None:
@@ -310,7 +311,8 @@ class Processor(AbstractServerThread):
         # While the Processor drains, frames that are complete stay in their channels and close with them.
         if not work or self._drain.has_begun:
             return
-        intake.turn.begin(self._now())
+        # The time at which the poll ended, unless something has been done since.
+        intake.turn.begin(self._selector.polled_ns if not self._selector.has_results else self._now())
         answers = self.answers
         for channel in work:
             if channel.closed:
@@ -360,7 +362,7 @@ class Processor(AbstractServerThread):
 
     def close_excess_connections(self) -> None:
         """Close the connection that has been idle longest, one a turn, while there are more than allowed."""
-        if self._has_excess():
+        if self._quotas.exceeded(self.listener.name):
             channel = self._selector.lowest_priority_channel()
             if channel is not None:
                 logger.debug(

@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from threading import get_ident
 from typing import Any, Generic, Protocol, TypeVar
@@ -43,7 +43,7 @@ class ResponseKind(Enum):
 class Answered(Protocol):
     """The part of a connection that the queue uses."""
 
-    def drop(self, request: Request[Any], frame: Sequence[Any]) -> None:
+    def drop(self, request: Request[Any], frame: list[Any]) -> None:
         """Release an answer that can never be sent, and account for its request."""
 
 
@@ -55,7 +55,7 @@ class Response(Generic[C]):
 
     __slots__ = ("connection", "frame", "kind", "request")
 
-    def __init__(self, kind: ResponseKind, connection: C, request: Request[Any], frame: Sequence[Any] = ()) -> None:
+    def __init__(self, kind: ResponseKind, connection: C, request: Request[Any], frame: list[Any]) -> None:
         """`frame`: the pieces of the answer with its size prefix; empty unless `kind` is SEND."""
         self.kind = kind
         self.connection = connection

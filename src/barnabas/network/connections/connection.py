@@ -11,11 +11,11 @@ Until the answer's last byte has left, its request is in `inflight`, so that the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import get_ident
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.api.request import ConnectionContext, Request
+from barnabas.api.request import ConnectionContext, Request, ResponseChannel
 from barnabas.network.connections.answer_queue import AnswerQueue, Response, ResponseKind
 from barnabas.network.connections.mute_states import (
     AFTER_RESPONSE,
@@ -32,6 +32,10 @@ from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
 from barnabas.transport.channel.kafka_channel import KafkaChannel
 from barnabas.transport.channel.selector_counters import SessionCounters
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+_get_ident: Final = get_ident
 _NOT_MUTED: Final = MuteState.NOT_MUTED
 _PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
 _ANSWER_PENDING: Final = (_PENDING, MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING)
@@ -44,7 +48,7 @@ EARLY_ANSWER_INTERVAL_NS: Final = 50_000_000
 """The shortest time between two answers of a connection that come early because of the next request."""
 
 
-class Connection:
+class Connection(ResponseChannel):
     """One connection, with one request in progress at a time.
 
     Each request ends with exactly one call of `send`, `no_op` or `close`.
@@ -54,6 +58,7 @@ class Connection:
         "_answered_early_ns",
         "_answers",
         "_finish",
+        "_metrics",
         "_now",
         "_path",
         "channel",
@@ -78,6 +83,7 @@ class Connection:
         self.context = context
         self._answers = answers
         self._path = path
+        self._metrics = path.metrics
         self._now = now
         self.inflight: list[Request[Any]] = []
         """Requests whose answers are in `channel.outgoing` and have not left completely."""
@@ -86,25 +92,25 @@ class Connection:
         """Whether RESPONSE_SENT is still to come, when the bytes have left; otherwise it came with the answer."""
         self.close_requested = False
         """Whether the Processor is to close the connection once the answers in `channel.outgoing` have left."""
-        self.session_ends_ns: int | None = None
-        """From when on only a new login is accepted, by the clock's nanoseconds; None: the session has no end."""
+        self.session_ends_ns: i64 = 0
+        """From when on only a new login is accepted, by the clock's nanoseconds; 0: the session has no end."""
         self._finish: Callable[[], object] | None = None
         self._answered_early_ns = -EARLY_ANSWER_INTERVAL_NS
 
     # -- ResponseChannel: any thread
 
-    def send(self, request: Request[Any], frame: Sequence[Any]) -> None:
+    def send(self, request: Request[Any], frame: list[Any]) -> None:
         """Send `frame`, the answer to `request`. Raises IllegalMuteTransition when `request` is not in progress."""
-        now_ns = self._now()
+        now_ns: i64 = self._now()
         request.response_complete_ns = now_ns
-        if not request.local_complete_ns:
+        if request.local_complete_ns == 0:
             request.local_complete_ns = now_ns
         answers = self._answers
         if answers.tracing:
             answers.trace(ResponseKind.SEND, request)
         # `answers.is_direct` and, below, `response_sent` and `answers.note_answered`, without the calls: this method
         # runs once for every request.
-        if get_ident() != answers.thread_id or answers.responses:
+        if _get_ident() != answers.thread_id or answers.responses:
             if request.response_size > COUNTED_ELSEWHERE_BYTES:
                 note_errors(request)
             answers.put(Response(ResponseKind.SEND, self, request, frame))
@@ -138,11 +144,11 @@ class Connection:
 
     def start_throttling(self, request: Request[Any]) -> None:
         """Keep the connection muted after the answer to `request`, until `end_throttling`."""
-        self._apply_or_put(Response(ResponseKind.START_THROTTLING, self, request))
+        self._apply_or_put(Response(ResponseKind.START_THROTTLING, self, request, []))
 
     def end_throttling(self, request: Request[Any]) -> None:
         """End the throttling that `request` began."""
-        self._apply_or_put(Response(ResponseKind.END_THROTTLING, self, request))
+        self._apply_or_put(Response(ResponseKind.END_THROTTLING, self, request, []))
 
     @property
     def is_abandoned(self) -> bool:
@@ -169,7 +175,7 @@ class Connection:
         request.response_complete_ns = now_ns
         if not request.local_complete_ns:
             request.local_complete_ns = now_ns
-        self._apply_or_put(Response(kind, self, request))
+        self._apply_or_put(Response(kind, self, request, []))
 
     def _apply_or_put(self, response: Response[Connection]) -> None:
         answers = self._answers
@@ -230,14 +236,14 @@ class Connection:
             if self.channel.conversed:
                 return  # the bytes were the authenticator's last frame
             raise RuntimeError(f"Send completed on connection {self.context.connection_id} without a response")
-        now_ns = self._now()
-        on_complete = self._path.on_complete
+        now_ns: i64 = self._now()
+        metrics = self._metrics
         for request in inflight:
             request.sent_ns = now_ns
             if request.record_network_time is not None:
                 self._charge_network_time(request)
-            if on_complete is not None:
-                on_complete(request)
+            if metrics is not None:
+                metrics.record(request)
         inflight.clear()
         if self.sent_event_due:
             self.sent_event_due = False
@@ -253,11 +259,10 @@ class Connection:
     def complete(self, request: Request[Any]) -> None:
         """End a request whose answer has no bytes, or whose answer is dropped."""
         request.sent_ns = self._now()
-        on_complete = self._path.on_complete
-        if on_complete is not None:
-            on_complete(request)
+        if self._metrics is not None:
+            self._metrics.record(request)
 
-    def drop(self, request: Request[Any], frame: Sequence[Any]) -> None:
+    def drop(self, request: Request[Any], frame: list[Any]) -> None:
         """Release the answer's files and end its request: the connection is gone."""
         for piece in frame:
             if isinstance(piece, FileRecords | LazyDownConversionRecords):
@@ -278,7 +283,7 @@ class Connection:
             spent_ns, channel.network_ns = channel.network_ns, 0
             record(spent_ns)
         elif not channel.closed:
-            channel.measure_network_time(self._now)
+            channel.measure_network_time()
 
     # -- the Processor's thread: the connection
 

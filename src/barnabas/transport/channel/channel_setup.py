@@ -214,6 +214,7 @@ class ChannelSetup:
                 self._counters.successful_authentications += 1
             self._dialled.discard(channel.connection_id)
             self._results.connected.append(channel.connection_id)
+            self._results.has_any = True
         # A handshake may have received the first request with its own last bytes; the Poller, asked after that, sees an
         # empty socket.
         if channel.reader.received or had_handshake:
@@ -256,7 +257,7 @@ class ChannelSetup:
         return inf
 
     def _close_refused(self, channel: KafkaChannel, answer: Sequence[Any]) -> None:
-        channel.outgoing.add(answer)
+        channel.outgoing.add(list(answer))
         channel.discard_unread()
         self._io.close_when_sent(channel)
 

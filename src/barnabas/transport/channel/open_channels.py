@@ -14,9 +14,13 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+from typing import TYPE_CHECKING
 
 from barnabas.transport.channel.kafka_channel import ChannelState, KafkaChannel
 from barnabas.transport.poller import Poller
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 logger = logging.getLogger(__name__)
 
@@ -30,9 +34,11 @@ class PollResults:
     The Selector's parts fill them, also between two polls, and the Selector shows them as its own attributes.
     """
 
-    __slots__ = ("completed_sends", "connected", "disconnected", "muted_readable")
+    __slots__ = ("completed_sends", "connected", "disconnected", "has_any", "muted_readable")
 
     def __init__(self) -> None:
+        self.has_any = False
+        """Whether one of the collections may have something, which is seldom: a poll tests this alone."""
         self.connected: list[str] = []
         self.disconnected: dict[str, ChannelState] = {}
         self.completed_sends: list[KafkaChannel] = []
@@ -53,11 +59,11 @@ class IdleExpiry:
 
     def __init__(self, max_idle_ms: float) -> None:
         """`max_idle_ms` below zero: channels never expire."""
-        self._max_idle_ns = int(max_idle_ms * 1_000_000)
+        self._max_idle_ns: i64 = int(max_idle_ms * 1_000_000)
         self._heap: list[tuple[int, int, KafkaChannel]] = []
         self._closed = 0
         self._order = itertools.count()  # equal times must not compare channels
-        self.next_check_ns = 0 if max_idle_ms >= 0 else 1 << 63
+        self.next_check_ns: i64 = 0 if max_idle_ms >= 0 else 1 << 62
         """The time before which no channel can have expired: one comparison per poll."""
 
     def add(self, channel: KafkaChannel) -> None:

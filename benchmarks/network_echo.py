@@ -128,6 +128,7 @@ def serve_barnabas(port_pipe: Any, inline: bool) -> None:
     from barnabas.network.network_config import NetworkConfig
     from barnabas.network.request_handler import RequestHandlerPool
     from barnabas.network.requests.request_channel import RequestHandling
+    from barnabas.network.requests.request_metrics import RequestMetrics
     from barnabas.network.socket_server import SocketServer
     from barnabas.protocol.api_keys import ApiKey
     from barnabas.protocol.headers import parse_request_header
@@ -163,7 +164,11 @@ def serve_barnabas(port_pipe: Any, inline: bool) -> None:
     clock = SystemClock()
     end_point = EndPoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT")
     server = SocketServer(
-        config, [end_point], RequestHandling(Parser(Registry(())), apis), clock, lambda error: os._exit(1)
+        config,
+        [end_point],
+        RequestHandling(Parser(Registry(())), apis, RequestMetrics()),
+        clock,
+        lambda error: os._exit(1),
     )
     bound = server.bind()
     pool = RequestHandlerPool(server.data_plane_request_channel, apis.handle, clock, 8, lambda error: os._exit(1))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from librt.vecs import vec
+
+from barnabas.metrics.histogram import INDEX as BUCKET_BYTES
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
 Counts: TypeAlias = "vec[i64]"
+
+INDEX: Final = vec[i64](list(BUCKET_BYTES))
 
 
 def counts_of(numbers: Iterable[int]) -> vec[i64]:

@@ -248,7 +248,7 @@ class Handler:
         self.throttle: Throttle | None = None
         """Set, by one assignment, while a quota is in force that the API's requests are charged to."""
         # The bytes of a frame bound its elements where few bytes are decoded at once.
-        self.decoders: dict[int, Callable[..., Any]] = RequestDecoders(
+        self.decoders: dict[int, Callable[..., tuple[Any, int]]] = RequestDecoders(
             api_key, DecoderBound.FRAME if brief.limit_bytes <= BRIEF_LIMIT_BYTES else DecoderBound.FEW
         )
         """The body decoder of each version for frames that are decoded at once, compiled when first asked for."""
@@ -378,9 +378,8 @@ class Request(Generic[M]):
         if self._answered.acquire(False):
             self.response = response
             try:
-                throttle = self.handler.throttle
-                if throttle is not None:
-                    throttle.charge(self, response)
+                if self.handler.throttle is not None:
+                    self.handler.throttle.charge(self, response)
                 body = response if encoded is None else encoded.throttled_as(response)
                 frame, self.response_size = response_frame(self.header, body)
             except Exception:

@@ -73,9 +73,10 @@ class RequestParser:
             raise InvalidRequest(f"unreadable request header of {len(buffer)} bytes: {error}") from error
         size = len(buffer)
         # Read once: `use_handlers` may replace the table between two frames, never within one.
-        handler = self._handlers.get(header.api_key)
-        if handler is None:
+        known = self._handlers.get(header.api_key)
+        if known is None:
             raise InvalidRequest(f"unknown API key {header.api_key} (version {header.api_version})")
+        handler = known  # of a type without None
         version = header.api_version
         body: Any
         if size > handler.brief_bytes:
@@ -85,7 +86,7 @@ class RequestParser:
             body = self._unsupported_version(handler, header)
         else:
             try:
-                body, _ = handler.decoders[version](buffer, offset)
+                body = handler.decoders[version](buffer, offset)[0]
             except ManyElements:
                 body = Undecoded(buffer, offset)
                 handler = self.large_requests.leading_here(handler)

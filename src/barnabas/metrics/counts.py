@@ -8,9 +8,14 @@ The compiled build takes this module from `native/`, where a row is an array of 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+from barnabas.metrics.histogram import INDEX as BUCKET_BYTES
 
 Counts: TypeAlias = list[int]
+
+INDEX: Final = BUCKET_BYTES
+"""The bucket of each number below `histogram.INDEXED`: `row[INDEX[number]] += 1` counts a number in a histogram."""
 
 
 def counts_of(numbers: Iterable[int]) -> Counts:

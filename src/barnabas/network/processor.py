@@ -30,7 +30,7 @@ from __future__ import annotations
 import logging
 from queue import Empty, SimpleQueue
 from threading import get_ident
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.api.request import ConnectionContext
 from barnabas.network.connections.answer_queue import AnswerQueue
@@ -43,7 +43,7 @@ from barnabas.network.connections.connection_table import (
     NewConnection,
     NewConnections,
 )
-from barnabas.network.connections.mute_states import MuteState
+from barnabas.network.connections.mute_states import NOT_MUTED
 from barnabas.network.connections.request_intake import RequestIntake
 from barnabas.network.requests.request_channel import RequestPath
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
@@ -54,10 +54,12 @@ from barnabas.transport.channel.selector_counters import SelectorCounters
 from barnabas.transport.channel.transport_layer import StreamSocket, is_connection_lost
 from barnabas.transport.selector import Selector
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
 logger = logging.getLogger(__name__)
 
 POLL_MS: Final = 300
-_NOT_MUTED: Final = MuteState.NOT_MUTED
 
 
 class ProcessorDrain:
@@ -126,6 +128,7 @@ class Processor(AbstractServerThread):
         self._selector = selector
         self._io = selector.io
         self._quotas = quotas
+        self._listener_name = listener.name
         self._new_connections = NewConnections()
         make_connection, make_intake = Connection, RequestIntake
         # Only a login by SASL has an end; the connections and the intake of other listeners know none.
@@ -225,10 +228,10 @@ class Processor(AbstractServerThread):
         if self.answers.responses:
             self.process_new_responses()
         self.poll()
-        if selector.has_results:
+        if selector.results.has_any:
             self.answer_waiting_requests()
         self.process_completed_receives()
-        if selector.has_results:
+        if selector.results.has_any:
             self.process_completed_sends()
             self.process_disconnected()
         self.close_excess_connections()
@@ -276,7 +279,7 @@ class Processor(AbstractServerThread):
         selector = self._selector
         selector.poll(0 if self._intake.postponed or self._new_connections.waiting else POLL_MS)
         # The Selector reports a connection here once its authenticator has finished: only now is the principal known.
-        if selector.has_results:
+        if selector.results.has_any:
             for connection_id in selector.connected:
                 channel = selector.channel(connection_id)
                 if channel is not None:
@@ -291,14 +294,14 @@ class Processor(AbstractServerThread):
             if channel.closed or not channel.ready:
                 continue
             connection: Connection = channel.attachment
-            self.answers.current = connection
+            connection.is_served = True
             try:
                 connection.answer_early()
                 self._send_answers(connection)
             except Exception:
                 logger.exception("A request of %s that waits could not be answered", connection)
                 self._connections.close(connection)
-        self.answers.current = None
+            connection.is_served = False
 
     def process_completed_receives(self) -> None:
         """Parse each request that has arrived whole, and run it at once or queue it."""
@@ -311,16 +314,18 @@ class Processor(AbstractServerThread):
         # While the Processor drains, frames that are complete stay in their channels and close with them.
         if not work or self._drain.has_begun:
             return
-        # The time at which the poll ended, unless something has been done since.
-        intake.turn.begin(self._selector.polled_ns if not self._selector.has_results else self._now())
+        now_ns: i64 = self._selector.polled_ns
+        if self._selector.results.has_any:
+            now_ns = self._now()  # something may have been done since the poll ended
+        intake.turn.begin(now_ns)
         answers = self.answers
         for channel in work:
             if channel.closed:
                 continue
             connection: Connection = channel.attachment
-            if connection.mute_state is not _NOT_MUTED:
+            if connection.muting != NOT_MUTED:
                 continue
-            answers.current = connection
+            connection.is_served = True
             try:
                 intake.take_requests(channel, connection)
             except InvalidRequest as error:
@@ -334,8 +339,8 @@ class Processor(AbstractServerThread):
                 connection.close_requested = True
             if connection.close_requested and channel.reader.release is not None:
                 channel.reader.release()  # of a frame that never became a request; a second time is harmless
+            connection.is_served = False
             answers.answered.append(connection)
-        answers.current = None
         # The answers leave after all requests of the turn have run. The first send wakes a client that waits; a send to
         # a client that is awake already costs a third of that.
         self._send_all_answers()
@@ -362,7 +367,7 @@ class Processor(AbstractServerThread):
 
     def close_excess_connections(self) -> None:
         """Close the connection that has been idle longest, one a turn, while there are more than allowed."""
-        if self._quotas.exceeded(self.listener.name):
+        if self._quotas.exceeded(self._listener_name):
             channel = self._selector.lowest_priority_channel()
             if channel is not None:
                 logger.debug(
@@ -415,7 +420,7 @@ class Processor(AbstractServerThread):
             self._read_on(connection)
 
     def _read_on(self, connection: Connection) -> None:
-        if connection.mute_state is MuteState.NOT_MUTED and not self._drain.has_begun:
+        if connection.muting == NOT_MUTED and not self._drain.has_begun:
             self._io.unmute(connection.channel)
 
     def _go_on_draining(self) -> None:

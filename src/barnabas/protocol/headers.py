@@ -54,11 +54,11 @@ class RequestHeader:
     __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "header_version")
 
     def __init__(
-        self, api_key: i64, api_version: i64, correlation_id: i64, client_id: str | None, header_version: i64
+        self, api_key: i64, api_version: i64, correlation_id: int, client_id: str | None, header_version: i64
     ) -> None:
         self.api_key: i64 = api_key
         self.api_version: i64 = api_version
-        self.correlation_id: i64 = correlation_id
+        self.correlation_id = correlation_id
         self.client_id = client_id
         self.header_version: i64 = header_version
 
@@ -92,19 +92,20 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
     that are no header.
     """
     if isinstance(buffer, bytes) and len(buffer) > _BODY_IF_NO_CLIENT_ID:
-        api_key, api_version, correlation_id, length = request_start(buffer)
+        frame: bytes = buffer
+        api_key, api_version, correlation_id, length = request_start(frame)
         position: i64 = _BODY_IF_NO_CLIENT_ID
         if length > 0:
             position += length
         is_flexible = 0 <= api_key < len(_FLEXIBLE_FROM) and api_version >= _FLEXIBLE_FROM[api_key]
         # Clients hardly ever send tagged fields: a zero byte says so.
-        if position < len(buffer) and not (is_flexible and buffer[position]) and api_key != _CONTROLLED_SHUTDOWN:
+        if position < len(frame) and not (is_flexible and frame[position]) and api_key != _CONTROLLED_SHUTDOWN:
             client_id = None
             if length >= 0:
                 try:
-                    client_id = buffer[_BODY_IF_NO_CLIENT_ID:position].decode()
+                    client_id = frame[_BODY_IF_NO_CLIENT_ID:position].decode()
                 except UnicodeDecodeError:
-                    client_id = str(buffer[_BODY_IF_NO_CLIENT_ID:position], "utf-8", AS_JAVA)  # as in Kafka
+                    client_id = str(frame[_BODY_IF_NO_CLIENT_ID:position], "utf-8", AS_JAVA)  # as in Kafka
             if is_flexible:
                 return RequestHeader(api_key, api_version, correlation_id, client_id, 2), position + 1
             return RequestHeader(api_key, api_version, correlation_id, client_id, 1), position
@@ -181,15 +182,14 @@ def response_frame(header: RequestHeader, response: Message, version: int | None
     if version is None:
         version = header.api_version
     # The size is not known yet: four bytes are kept for it, and filled in once the body is written.
-    correlation_id: int = header.correlation_id
-    start = _NO_SIZE + correlation_id.to_bytes(4, "big", signed=True)
+    start = _NO_SIZE + header.correlation_id.to_bytes(4, "big", signed=True)
     if header.header_version >= 2 and header.api_key != _API_VERSIONS:
         start = start + _NO_TAGS
     out = bytearray(start)
     pieces: list[Any] = response.encoders[version](response, out)
     size = len(out)
-    # `len` of records in a file is their size in the file: nothing is read here.
-    for at in range(1, len(pieces)):
-        size += len(pieces[at])
+    if len(pieces) > 1:
+        # `len` of records in a file is their size in the file: nothing is read here.
+        size = sum(map(len, pieces))
     out[:4] = (size - 4).to_bytes(4, "big")
     return pieces, size

@@ -68,8 +68,7 @@ logger = logging.getLogger(__name__)
 
 DROP_BUFFERS_NS: Final = 30_000_000_000
 """The interval at which receive buffers are freed that were not needed since the last time."""
-_RARE: Final = ~0x005
-"""All bits but READABLE and WRITABLE."""
+_NOT_WRITABLE: Final = ~0x004
 
 
 class _Upkeep:
@@ -104,7 +103,6 @@ class Selector:
         "_is_memory_limited",
         "_memory",
         "_now",
-        "_results",
         "_setup",
         "_upkeep",
         "_wakeup",
@@ -116,6 +114,7 @@ class Selector:
         "io",
         "muted_readable",
         "polled_ns",
+        "results",
     )
 
     def __init__(
@@ -147,7 +146,8 @@ class Selector:
             self._memory = MemoryKeeper(memory_pool, buffers, self._wakeup.wake)
         self._channels = OpenChannels(poller, IdleExpiry(max_idle_ms))
         self.counters = SelectorCounters(self._channels)
-        results = self._results = PollResults()
+        results = self.results = PollResults()
+        """The collections that follow here, but `completed_receives`."""
         self.io = ChannelIO(self._channels, results, poller, self._now)
         """The reader and writer of channels. Between two polls the layer above writes and unmutes channels with it."""
         self._setup = ChannelSetup(
@@ -172,11 +172,6 @@ class Selector:
         """Muted channels whose peers have sent something since the last poll. It is read when they are unmuted."""
         self.polled_ns: i64 = 0
         """When the last poll ended."""
-
-    @property
-    def has_results(self) -> bool:
-        """Whether there may be anything in the collections but `completed_receives`."""
-        return self._results.has_any
 
     # -- connections
 
@@ -290,13 +285,13 @@ class Selector:
         # request.
         io = self.io
         channels = self._channels
-        if self._results.has_any:
+        if self.results.has_any:
             self._clear_results()
-        if self._is_memory_limited or self._setup.delayed_closes:
+        if self._is_memory_limited or self._setup.has_delayed_closes:
             timeout_ms = min(timeout_ms, self._enforce_limits())
         if io.to_write and io.write_waiting():
             timeout_ms = 0.0  # there is something to report, or more to write
-        if io.ready or channels.to_report:
+        if channels.has_reports or io.ready:
             timeout_ms = 0.0
         started_ns: i64 = self._now()
         events = self._wakeup.wait(timeout_ms)
@@ -308,17 +303,18 @@ class Selector:
             self._upkeep.run(now_ns)
         if self._is_memory_limited:
             self._give_up_slow(now_ns)
-        if channels.to_report:
+        if channels.has_reports:
             self._report()
-        self.polled_ns = self._now()
+        polled_ns: i64 = self._now()
+        self.polled_ns = polled_ns
         counters = self.counters
         counters.idle_ns += now_ns - started_ns
         counters.select_calls += 1
-        counters.io_ns += self.polled_ns - now_ns
+        counters.io_ns += polled_ns - now_ns
 
     def _clear_results(self) -> None:
         # Empty nearly always: a server writes at once, connects to nothing, and seldom loses a connection.
-        self._results.has_any = False
+        self.results.has_any = False
         self.completed_sends.clear()
         self.connected.clear()
         self.disconnected.clear()
@@ -336,14 +332,16 @@ class Selector:
         by_fd = self._channels.by_fd
         ready = self.io.ready
         for fd, event in events:
-            channel = by_fd.get(fd)
-            if channel is None:
+            known = by_fd.get(fd)
+            if known is None:
                 self._wakeup.drain(fd)
-            elif event & _RARE == 0 and event & READABLE and channel.ready and channel.outgoing.writable:
+                continue
+            channel = known  # of a type without None
+            if event & _NOT_WRITABLE == READABLE and channel.ready and channel.outgoing.writable:
                 channel.readable = True
                 if channel.muted:
                     self.muted_readable.append(channel)
-                    self._results.has_any = True
+                    self.results.has_any = True
                 elif not channel.in_ready_list:
                     channel.in_ready_list = True  # `read_soon` without the call
                     ready.append(channel)
@@ -384,6 +382,6 @@ class Selector:
                     self.take_connect_error(channel.connection_id)
                 elif channel.state is not ChannelState.LOCAL_CLOSE:
                     self.disconnected[channel.connection_id] = channel.state
-                    self._results.has_any = True
+                    self.results.has_any = True
             elif channel.state is ChannelState.NOT_CONNECTED:
                 self._setup.finish_connect(channel)  # connected at once

@@ -14,6 +14,7 @@ from barnabas.network.connections.channel_builders import CONTROL_PLANE
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.network.request_handler import RequestHandlerPool
 from barnabas.network.requests.request_channel import RequestHandling
+from barnabas.network.requests.request_metrics import RequestMetrics
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import SystemClock
 from tests.support.memory_network import framed
@@ -50,7 +51,7 @@ class Broker:
         self.sockets = SocketServer(
             config,
             [end_point(name) for name in names],
-            RequestHandling(HarnessParser(self.parse), HarnessApis(self.harness.handle)),
+            RequestHandling(HarnessParser(self.parse), HarnessApis(self.harness.handle), RequestMetrics()),
             clock,
             never,
         )

@@ -19,6 +19,8 @@ from barnabas.api.request import ConnectionContext, Request, ResponseChannel
 from barnabas.network.connections.answer_queue import AnswerQueue, Response, ResponseKind
 from barnabas.network.connections.mute_states import (
     AFTER_RESPONSE,
+    NOT_MUTED,
+    RESPONSE_PENDING,
     IllegalMuteTransition,
     MuteEvent,
     MuteState,
@@ -36,9 +38,7 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 _get_ident: Final = get_ident
-_NOT_MUTED: Final = MuteState.NOT_MUTED
-_PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
-_ANSWER_PENDING: Final = (_PENDING, MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING)
+_ANSWER_PENDING: Final = (MuteState.MUTED_AND_RESPONSE_PENDING, MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING)
 
 UNSENT_BYTES_LIMIT: Final = 64 * 1024
 """With more bytes than this unsent, an answer counts as sent only once its bytes have left. So a client that sends
@@ -65,7 +65,8 @@ class Connection(ResponseChannel):
         "close_requested",
         "context",
         "inflight",
-        "mute_state",
+        "is_served",
+        "muting",
         "sent_event_due",
         "session_ends_ns",
     )
@@ -87,7 +88,10 @@ class Connection(ResponseChannel):
         self._now = now
         self.inflight: list[Request[Any]] = []
         """Requests whose answers are in `channel.outgoing` and have not left completely."""
-        self.mute_state = MuteState.NOT_MUTED
+        self.muting: i64 = NOT_MUTED
+        """The MuteState, as a plain number since each request changes it twice."""
+        self.is_served = False
+        """Whether a request of it is running at once. Its answer is sent when the request returns."""
         self.sent_event_due = False
         """Whether RESPONSE_SENT is still to come, when the bytes have left; otherwise it came with the answer."""
         self.close_requested = False
@@ -96,6 +100,11 @@ class Connection(ResponseChannel):
         """From when on only a new login is accepted, by the clock's nanoseconds; 0: the session has no end."""
         self._finish: Callable[[], object] | None = None
         self._answered_early_ns = -EARLY_ANSWER_INTERVAL_NS
+
+    @property
+    def mute_state(self) -> MuteState:
+        """Why the connection is not read, if it is not."""
+        return MuteState(self.muting)
 
     # -- ResponseChannel: any thread
 
@@ -127,11 +136,11 @@ class Connection(ResponseChannel):
         # answers leave in one write. If much is unsent, the client has to read first.
         if outgoing.unsent > UNSENT_BYTES_LIMIT:
             self.sent_event_due = True
-        elif self.mute_state is _PENDING:
-            self.mute_state = _NOT_MUTED
+        elif self.muting == RESPONSE_PENDING:
+            self.muting = NOT_MUTED
         else:
             self.response_sent()
-        if answers.current is not self:
+        if not self.is_served:
             answers.answered.append(self)
 
     def no_op(self, request: Request[Any]) -> None:
@@ -222,9 +231,9 @@ class Connection(ResponseChannel):
             self.complete(request)
             self.close_requested = True
         elif kind is ResponseKind.START_THROTTLING:
-            self.mute_state = after(self.mute_state, MuteEvent.THROTTLE_STARTED)
+            self.muting = after(self.mute_state, MuteEvent.THROTTLE_STARTED)
         else:
-            self.mute_state = try_unmute(after(self.mute_state, MuteEvent.THROTTLE_ENDED))
+            self.muting = try_unmute(after(self.mute_state, MuteEvent.THROTTLE_ENDED))
 
     def answers_sent(self) -> None:
         """Account for the requests whose answers were handed over: every byte of them has left.
@@ -242,8 +251,7 @@ class Connection(ResponseChannel):
             request.sent_ns = now_ns
             if request.record_network_time is not None:
                 self._charge_network_time(request)
-            if metrics is not None:
-                metrics.record(request)
+            metrics.record(request)
         inflight.clear()
         if self.sent_event_due:
             self.sent_event_due = False
@@ -251,16 +259,15 @@ class Connection(ResponseChannel):
 
     def response_sent(self) -> None:
         """Apply the event RESPONSE_SENT and try to unmute. Raises IllegalMuteTransition when no answer was due."""
-        state = AFTER_RESPONSE[self.mute_state]
+        state = AFTER_RESPONSE[self.muting]
         if state is None:
             raise IllegalMuteTransition(f"RESPONSE_SENT in state {self.mute_state.name}")
-        self.mute_state = state
+        self.muting = state
 
     def complete(self, request: Request[Any]) -> None:
         """End a request whose answer has no bytes, or whose answer is dropped."""
         request.sent_ns = self._now()
-        if self._metrics is not None:
-            self._metrics.record(request)
+        self._metrics.record(request)
 
     def drop(self, request: Request[Any], frame: list[Any]) -> None:
         """Release the answer's files and end its request: the connection is gone."""

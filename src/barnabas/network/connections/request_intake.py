@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.api.request import Request
 from barnabas.network.connections.connection import Connection
-from barnabas.network.connections.mute_states import MuteEvent, MuteState, after, mute
+from barnabas.network.connections.mute_states import NOT_MUTED, RESPONSE_PENDING
 from barnabas.network.requests.request_channel import RequestPath
 from barnabas.transport.channel.frame_reader import Frame
 from barnabas.transport.channel.kafka_channel import KafkaChannel
@@ -79,11 +79,6 @@ class RequestTurn:
                 return True
             self.at_once = False
         return False
-
-
-_NOT_MUTED: Final = MuteState.NOT_MUTED
-_REQUEST_TAKEN: Final = after(mute(MuteState.NOT_MUTED), MuteEvent.REQUEST_RECEIVED)
-"""The state of every connection whose request was taken: only connections that are not muted are read."""
 
 
 class RequestIntake:
@@ -155,7 +150,8 @@ class RequestIntake:
                 return
             # The next request may find the turn used up, and then asks whether this one was slow.
             self._last_began_ns = received_ns
-            connection.mute_state = _REQUEST_TAKEN
+            # As `mute` and REQUEST_RECEIVED make of NOT_MUTED: only connections that are not muted are read.
+            connection.muting = RESPONSE_PENDING
             if connection.session_ends_ns:
                 self.look_at_session(frame, connection, received_ns)
             request = self._parser.parse(
@@ -170,7 +166,7 @@ class RequestIntake:
                 return
             request.dequeued_ns = received_ns
             self._apis.handle(request)
-            if connection.mute_state is not _NOT_MUTED or connection.close_requested:
+            if connection.muting != NOT_MUTED or connection.close_requested:
                 # The request waits in a purgatory, or is throttled, or its client does not read its answers. Frames
                 # behind it wait, which keeps the answers in order.
                 channel.mute()

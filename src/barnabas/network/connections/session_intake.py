@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from barnabas.network.connections.connection import Connection
-from barnabas.network.connections.mute_states import MuteState
+from barnabas.network.connections.mute_states import NOT_MUTED
 from barnabas.network.connections.request_intake import RequestIntake
 from barnabas.network.requests.request_channel import RequestPath
 from barnabas.protocol.api_keys import ApiKey
@@ -99,7 +99,7 @@ class SessionIntake(RequestIntake):
             raise SessionExpired
 
     def _reauthenticate(self, channel: KafkaChannel, connection: Connection, handshake: bytes) -> None:
-        connection.mute_state = MuteState.NOT_MUTED  # the frame is a handshake, which no handler answers
+        connection.muting = NOT_MUTED  # the frame is a handshake, which no handler answers
         if channel.reader.release is not None:
             channel.reader.release()  # the handshake is a copy
         authenticator = cast("SaslServerAuthenticator", channel.authenticator)

@@ -153,7 +153,7 @@ class RequestHandling(NamedTuple):
     parser: RequestParser
     apis: Apis
     """Answers a request, now or later. Called on a handler thread, or for a brief request on its Processor's thread."""
-    metrics: RequestMetrics | None = None
+    metrics: RequestMetrics
     """Given each request whose answer has left, on the Processor's thread; all its time stamps are set."""
 
 

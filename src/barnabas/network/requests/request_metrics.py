@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.api.request import ConnectionContext, Handler, Request, RequestNotes
 from barnabas.api.request_log import RequestLog
-from barnabas.metrics.counts import listed
-from barnabas.metrics.histogram import DURATION_SHIFT, HIGHEST, INDEX, INDEXED, bucket_of
+from barnabas.metrics.counts import INDEX, listed
+from barnabas.metrics.histogram import DURATION_SHIFT, HIGHEST, INDEXED, bucket_of
 from barnabas.metrics.metrics_registry import Sample
 from barnabas.network.requests.error_counts import error_counter_of
 from barnabas.network.requests.request_samples import (
@@ -53,6 +53,8 @@ logger = logging.getLogger(__name__)
 
 MOST_KEYS: Final = 128
 """More than the largest API key."""
+_UNSIGNED: Final = 0xFFFF
+"""Makes a version below zero one above all others."""
 INDEXED_NS: Final = INDEXED << DURATION_SHIFT
 MOST_DEPRECATED_CLIENTS: Final = 1000
 """The limit for metrics of deprecated requests, because clients choose the software names in them."""
@@ -91,37 +93,34 @@ class RequestMetrics:
     def record(self, request: Request[Any]) -> None:
         """Count a request that has ended, with its answer sent or dropped."""
         place: i64 = request.processor_id * MOST_KEYS + request.handler.key
-        tables = self._tables
-        known = tables[place] if place < len(tables) else None
+        try:
+            known = self._tables[place]
+        except IndexError:
+            known = None
         table = known if known is not None else self._new_table(request, place)
-        follower = table.follower
-        if follower is not None:
+        if table.follower is not None:
             body = request.body
             state = body.replica_state  # from v15 on (KIP-903), instead of `replica_id`
             if body.replica_id >= 0 or (state is not None and state.replica_id >= 0):
-                table = follower
-        version = request.api_version
-        if not 0 <= version <= table.last_version:
+                table = table.follower
+        version = request.api_version & _UNSIGNED
+        if version > table.last_version:
             # ApiVersions in a version above the highest here is answered with UNSUPPORTED_VERSION (KIP-511), so it is
             # counted, as an unknown version.
             version = table.last_version + 1
         table.versions[version] += 1
-        notes = request.notes
-        if notes is not None:
-            _record_notes(table, notes)
+        if request.notes is not None:
+            _record_notes(table, request.notes)
             self._log.completed(request)
-        successes = request.successes
         if version < table.first_current_version:
             self._count_deprecated(table, request, version)
-        elif successes > 0:
-            table.successes += successes
-        else:
-            answer = request.response
-            if answer is not None:
-                count_errors = table.error_counters[version]
-                if count_errors is None:
-                    count_errors = table.error_counters[version] = error_counter_of(request, answer)
-                count_errors(answer, table.errors)
+        elif request.successes:
+            table.successes += request.successes
+        elif request.response is not None:
+            count_errors = table.error_counters[version]
+            if count_errors is None:
+                count_errors = table.error_counters[version] = error_counter_of(request, request.response)
+            count_errors(request.response, table.errors)
         received_ns = request.received_ns
         local_ns = request.local_complete_ns
         completed_ns = request.response_complete_ns
@@ -131,13 +130,10 @@ class RequestMetrics:
         # Most requests pass no queue, neither before they run nor before they are answered; some of them wait in
         # between, for replicas or for records. No stage is longer than the whole: if INDEX has the whole, it has all.
         if (
-            received_ns == request.dequeued_ns
-            and received_ns <= local_ns <= completed_ns <= sent_ns
-            and completed_ns == request.response_dequeued_ns
-            and request.throttle_time_ms == 0
-            and request_size < INDEXED
-            and response_size < INDEXED
+            received_ns == request.dequeued_ns <= local_ns <= completed_ns == request.response_dequeued_ns
+            and (request_size | response_size) < INDEXED
             and sent_ns - received_ns < INDEXED_NS
+            and not request.throttle_time_ms
         ):
             table.request_bytes[INDEX[request_size]] += 1
             table.response_bytes[INDEX[response_size]] += 1

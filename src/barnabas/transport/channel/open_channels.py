@@ -117,6 +117,7 @@ class OpenChannels:
         "by_fd",
         "by_id",
         "closed_count",
+        "has_reports",
         "to_report",
     )
 
@@ -130,6 +131,8 @@ class OpenChannels:
         self.by_fd: dict[int, KafkaChannel] = {}
         self.closed_count = 0
         """The number of channels closed since the start."""
+        self.has_reports = False
+        """Whether `to_report` has something: a poll tests this alone."""
         self.to_report: list[KafkaChannel] = []
         """Channels that were lost, or connected at once, since the last report. While there are any, a poll must not
         wait."""
@@ -159,7 +162,12 @@ class OpenChannels:
         if error is not None:
             logger.debug("Connection %s lost: %s", channel.connection_id, error)
         self.remove(channel, state)
+        self.report(channel)
+
+    def report(self, channel: KafkaChannel) -> None:
+        """Have the end of this poll, or of the next one, report a channel."""
         self.to_report.append(channel)
+        self.has_reports = True
 
     def remove(self, channel: KafkaChannel, state: ChannelState = ChannelState.LOCAL_CLOSE) -> None:
         """Close a channel without a report."""
@@ -177,6 +185,7 @@ class OpenChannels:
     def take_reports(self) -> list[KafkaChannel]:
         """Return the channels to report, and forget them."""
         reports, self.to_report = self.to_report, []
+        self.has_reports = False
         return reports
 
     def was_lost(self, connection_id: str) -> bool:

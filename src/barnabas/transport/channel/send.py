@@ -86,19 +86,14 @@ class Send:
 
     def add(self, frame: list[Any]) -> i64:
         """Append the pieces of a frame: bytes-like objects and FileRecords. Returns their size in bytes."""
-        if len(frame) == 1 and isinstance(frame[0], bytearray):
-            # The usual answer.
-            self._pieces.append(frame[0])
-            size: i64 = len(frame[0])
-            self.unsent += size
-            self._added += size
-            return size
         pieces = self._pieces
-        size = 0
+        size: i64 = 0
         for piece in frame:
             length: i64 = len(piece)
             size += length
-            if piece.__class__ in _HOLDING_FILES:
+            if length and isinstance(piece, bytearray):  # the usual answer
+                pieces.append(piece)
+            elif piece.__class__ in _HOLDING_FILES:
                 self._add_file(piece, length, size)
             elif length:
                 pieces.append(piece)

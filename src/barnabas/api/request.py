@@ -331,7 +331,8 @@ class Request(Generic[M]):
         self.successes: i64 = 0
         """How many places for an error the answer has, if its handler knows that all say NONE; otherwise 0, and metrics
         look through the answer."""
-        self.dequeued_ns: i64 = 0
+        self.dequeued_ns: i64 = received_ns
+        """When a handler thread took it; when it was received, if it runs at once or has not been taken."""
         self.local_complete_ns: i64 = 0
         self.response_complete_ns: i64 = 0
         self.response_dequeued_ns: i64 = 0

@@ -164,7 +164,6 @@ class RequestIntake:
                     channel.memory.request_waits(request.request_size)
                 self._queue(request)
                 return
-            request.dequeued_ns = received_ns
             self._apis.handle(request)
             if connection.muting != NOT_MUTED or connection.close_requested:
                 # The request waits in a purgatory, or is throttled, or its client does not read its answers. Frames

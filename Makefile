@@ -130,7 +130,7 @@ compiled: $(VENV)/.installed-test ## build a wheel whose hot modules are compile
 	$(PIP_INSTALL) --quiet --no-deps --target build/compiled build/wheels/barnabas-*.whl
 
 # The packages that have compiled modules; a test compares them with the list in pyproject.toml.
-COMPILED_PACKAGES := api clients coordinator metadata network protocol purgatory records replica rpc runtime storage transport
+COMPILED_PACKAGES := api clients coordinator metadata metrics network protocol purgatory records replica rpc runtime storage transport
 # The tests that look at what is compiled from above and from below.
 COMPILED_TESTS ?= tests/architecture/test_compiled_build.py $(addprefix tests/unit/,$(COMPILED_PACKAGES)) tests/wire \
 	$(addprefix tests/broker/test_,\

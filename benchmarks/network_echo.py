@@ -120,40 +120,58 @@ def serve_loop(listener: socket.socket) -> None:
 
 def serve_barnabas(port_pipe: Any, inline: bool) -> None:
     """barnabas.network with a trivial handler."""
-    from barnabas.api.request import Request
+    from barnabas.api.apis import Apis
+    from barnabas.api.registry import Registry
+    from barnabas.api.request import Handler, Request
+    from barnabas.api.request_parser import RequestParser
     from barnabas.config.listeners import EndPoint
     from barnabas.network.network_config import NetworkConfig
     from barnabas.network.request_handler import RequestHandlerPool
     from barnabas.network.requests.request_channel import RequestHandling
+    from barnabas.network.requests.request_metrics import RequestMetrics
     from barnabas.network.socket_server import SocketServer
+    from barnabas.protocol.api_keys import ApiKey
     from barnabas.protocol.headers import parse_request_header
+    from barnabas.purgatory.action_queue import ActionQueue
     from barnabas.runtime.clock import SystemClock
 
-    def parse(frame: Any, context: Any, /, *, channel: Any, received_ns: int, processor_id: int, release: Any) -> Any:
-        header, _ = parse_request_header(frame)
-        return Request(
-            header,
-            None,
-            None,  # type: ignore[arg-type]
-            context,
-            channel,
-            received_ns=received_ns,
-            processor_id=processor_id,
-            brief=True,
-            request_size=len(frame),
-            release=release,
-        )
+    class Parser(RequestParser):
+        """Reads the header alone."""
 
-    def handle(request: Any) -> None:
-        request.channel.send(request, [LENGTH.pack(4) + LENGTH.pack(request.header.correlation_id)])
-        request.release_buffer()
+        def parse(
+            self,
+            buffer: Any,
+            connection: Any,
+            channel: Any,
+            received_ns: int,
+            processor_id: int = 0,
+            release: Any = None,
+        ) -> Any:
+            header, _ = parse_request_header(buffer)
+            size = len(buffer)
+            return Request(header, None, handler, connection, channel, received_ns, processor_id, True, size, release)
 
+    class Echo(Apis):
+        """Answers with the correlation id."""
+
+        def handle(self, request: Any) -> None:
+            request.channel.send(request, [LENGTH.pack(4) + LENGTH.pack(request.header.correlation_id)])
+            request.release_buffer()
+
+    handler = Handler(ApiKey.METADATA, lambda request: None)
+    apis = Echo(ActionQueue(), lambda: 0)
     config = NetworkConfig(inline_requests=inline)
     clock = SystemClock()
     end_point = EndPoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT")
-    server = SocketServer(config, [end_point], RequestHandling(parse, handle), clock, lambda error: os._exit(1))
+    server = SocketServer(
+        config,
+        [end_point],
+        RequestHandling(Parser(Registry(())), apis, RequestMetrics()),
+        clock,
+        lambda error: os._exit(1),
+    )
     bound = server.bind()
-    pool = RequestHandlerPool(server.data_plane_request_channel, handle, clock, 8, lambda error: os._exit(1))
+    pool = RequestHandlerPool(server.data_plane_request_channel, apis.handle, clock, 8, lambda error: os._exit(1))
     pool.start()
     server.enable_request_processing()
     port_pipe.send(bound[0].port)

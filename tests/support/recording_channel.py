@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from barnabas.api.request import ConnectionContext, Request
+from barnabas.api.request import ConnectionContext, Request, ResponseChannel
 from barnabas.protocol.headers import decode_response_header, response_header_version
 from barnabas.protocol.message_index import response_class
 
 
-class RecordingChannel:
+class RecordingChannel(ResponseChannel):
     """Keeps frames and events in order; `resume` runs its continuation at once."""
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
         self.requests: list[Request[Any]] = []
         self.events: list[str] = []
-        self.is_abandoned = False
+        self._is_abandoned = False
 
-    def send(self, request: Request[Any], frame: Sequence[Any]) -> None:
+    @property
+    def is_abandoned(self) -> bool:
+        return self._is_abandoned
+
+    @is_abandoned.setter
+    def is_abandoned(self, abandoned: bool) -> None:
+        self._is_abandoned = abandoned
+
+    def send(self, request: Request[Any], frame: list[Any]) -> None:
         self.events.append("send")
         self.requests.append(request)
         self.frames.append(b"".join(piece.read() if hasattr(piece, "read") else bytes(piece) for piece in frame))

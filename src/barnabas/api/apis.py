@@ -15,8 +15,10 @@ from typing import Any
 from barnabas.api.brief import NeedsHandlerThread
 from barnabas.api.request import Request
 from barnabas.purgatory.action_queue import ActionQueue
+from barnabas.runtime.compiler_marks import mypyc_attr
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Apis:
     """Runs requests. nanoseconds: the clock's monotonic time, bound once because every request asks for it."""
 

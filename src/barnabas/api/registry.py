@@ -62,7 +62,7 @@ class Registry:
             if handler.api_key in by_key:
                 raise ValueError(f"{handler.api_key.name} has two handlers")
             by_key[handler.api_key] = handler
-        self.handlers: Mapping[int, Handler] = by_key
+        self.handlers: dict[int, Handler] = by_key
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(sorted(self.handlers.values(), key=lambda handler: handler.api_key))

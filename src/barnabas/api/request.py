@@ -4,8 +4,8 @@ Made by `api.request_parser` on the Processor's thread, owned by whichever threa
 delayed operation that waits for it, then by the Processor that sends the answer. A request changes hands through
 queues only, so no lock guards its fields; `_answered` alone is contended, and is a test-and-set lock.
 
-`Request`, `Handler` and the two Protocols name each other, so they share this module. The network layer implements
-`ResponseChannel` and `api.throttle` implements `Throttle`; this package imports nothing of the network.
+`Request`, `Handler`, `ResponseChannel` and `Throttle` name each other, so they share this module. The network layer
+implements `ResponseChannel` and `api.throttle` implements `Throttle`; this package imports nothing of the network.
 
 Kafka: RequestChannel.Request, RequestContext.
 """
@@ -13,8 +13,7 @@ Kafka: RequestChannel.Request, RequestContext.
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from barnabas.api.brief import BRIEF_LIMIT_BYTES, NOT_BRIEF, Brief
@@ -27,8 +26,12 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import RequestHeader, response_frame
 from barnabas.protocol.message_index import MESSAGES, RequestDecoders
 from barnabas.protocol.messages.message import Message
+from barnabas.runtime.compiler_marks import mypyc_attr
+from barnabas.runtime.locks import Lock
 
 if TYPE_CHECKING:
+    from mypy_extensions import i64
+
     from barnabas.quota.controller_mutation_quota import ControllerMutationQuota
 
 logger = logging.getLogger(__name__)
@@ -111,37 +114,49 @@ class RequestNotes:
         self.temporary_memory_bytes = 0
 
 
-class ResponseChannel(Protocol):
+# A class and no Protocol: compiled code calls its methods by their places in a table, and those of a Protocol by name.
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ResponseChannel:
     """The way of an answer to the client. Any thread may call it; each request gets exactly one of the first three
-    calls."""
+    calls. Every method here is for a subclass to replace."""
 
-    def send(self, request: Request[Any], frame: Sequence[Any]) -> None:
+    __slots__ = ()
+
+    def send(self, request: Request[Any], frame: list[Any]) -> None:
         """Send `frame`, a whole response frame with its size prefix: bytes-like pieces and FileRecords, in order."""
+        raise NotImplementedError
 
     def no_op(self, request: Request[Any]) -> None:
         """Account for a request that gets no answer (acks=0), and read on."""
+        raise NotImplementedError
 
     def close(self, request: Request[Any]) -> None:
         """Close the connection instead of answering."""
+        raise NotImplementedError
 
     def start_throttling(self, request: Request[Any]) -> None:
         """Keep the connection muted after the answer, until `end_throttling`."""
+        raise NotImplementedError
 
     def end_throttling(self, request: Request[Any]) -> None:
         """End the throttle time: the connection may be read again."""
+        raise NotImplementedError
 
     @property
     def is_abandoned(self) -> bool:
         """Whether the connection is closed, so that an answer can reach no client."""
+        raise NotImplementedError
 
     def resume(self, continuation: Callable[[], None]) -> None:
         """Run `continuation` on a request handler thread, before any queued request."""
+        raise NotImplementedError
 
     def when_next_arrives(self, finish: Callable[[], object]) -> None:
         """Let `finish` answer the request that waits, once the client has sent another one, which waits behind it.
 
         The request may also be answered before. `finish` is called on any thread, perhaps at once, or never.
         """
+        raise NotImplementedError
 
 
 class Throttle(Protocol):
@@ -200,6 +215,7 @@ class Handler:
         "decoders",
         "error_answer",
         "handle",
+        "key",
         "listed",
         "max_version",
         "min_version",
@@ -218,17 +234,22 @@ class Handler:
         listed: bool = True,
     ) -> None:
         self.api_key = api_key
+        self.key: i64 = api_key
+        """The same as a plain number, by which metrics find their table."""
         self.handle = handle
-        self.min_version, self.max_version = versions or MESSAGES[api_key].versions
+        first, last = versions or MESSAGES[api_key].versions
+        self.min_version: i64 = first
+        self.max_version: i64 = last
         self.error_answer = error_answer
-        self.brief_from, self.brief_bytes = brief
+        self.brief_from: i64 = brief.since
+        self.brief_bytes: i64 = brief.limit_bytes
         self.throttled_by = THROTTLED_BY.get(api_key, ThrottledBy.REQUEST)
-        self.listed = (self.min_version, self.max_version) if listed else None
+        self.listed = (first, last) if listed else None
         """The versions that ApiVersions names."""
         self.throttle: Throttle | None = None
         """Set, by one assignment, while a quota is in force that the API's requests are charged to."""
         # The bytes of a frame bound its elements where few bytes are decoded at once.
-        self.decoders = RequestDecoders(
+        self.decoders: dict[int, Callable[..., tuple[Any, int]]] = RequestDecoders(
             api_key, DecoderBound.FRAME if brief.limit_bytes <= BRIEF_LIMIT_BYTES else DecoderBound.FEW
         )
         """The body decoder of each version for frames that are decoded at once, compiled when first asked for."""
@@ -276,6 +297,7 @@ class Request(Generic[M]):
         "response_dequeued_ns",
         "response_size",
         "sent_ns",
+        "successes",
         "throttle_time_ms",
     )
 
@@ -286,40 +308,43 @@ class Request(Generic[M]):
         handler: Handler,
         connection: ConnectionContext,
         channel: ResponseChannel,
-        *,
-        received_ns: int,
-        processor_id: int = 0,
+        received_ns: i64,
+        processor_id: i64 = 0,
         brief: bool = False,
-        request_size: int = 0,
+        request_size: i64 = 0,
         release: Callable[[], None] | None = None,
     ) -> None:
         self.header = header
-        self.api_version = header.api_version
+        self.api_version: i64 = header.api_version
         self.body: M = body
         self.handler = handler
         self.connection = connection
         self.channel = channel
-        self.received_ns = received_ns
-        self.processor_id = processor_id
+        self.received_ns: i64 = received_ns
+        self.processor_id: i64 = processor_id
         self.brief = brief
-        self.request_size = request_size
+        self.request_size: i64 = request_size
         self.notes: RequestNotes | None = None
         """For metrics and the request log; hardly any request has notes."""
         self.response: Message | None = None
         """The answer, for metrics and the request log; None where there is none (acks=0)."""
-        self.response_size = 0
-        self.dequeued_ns = 0
-        self.local_complete_ns = 0
-        self.response_complete_ns = 0
-        self.response_dequeued_ns = 0
-        self.sent_ns = 0
-        self.throttle_time_ms = 0
+        self.response_size: i64 = 0
+        self.successes: i64 = 0
+        """How many places for an error the answer has, if its handler knows that all say NONE; otherwise 0, and metrics
+        look through the answer."""
+        self.dequeued_ns: i64 = received_ns
+        """When a handler thread took it; when it was received, if it runs at once or has not been taken."""
+        self.local_complete_ns: i64 = 0
+        self.response_complete_ns: i64 = 0
+        self.response_dequeued_ns: i64 = 0
+        self.sent_ns: i64 = 0
+        self.throttle_time_ms: i64 = 0
         self.record_network_time: Callable[[int], None] | None = None
         """Set once the request is charged to its client (`api.throttle`); the Processor calls it, when the answer has
         left, with the nanoseconds that its thread spent receiving and sending."""
         self._release = release
         # A lock that is never released: a test-and-set that does not lean on the GIL.
-        self._answered = threading.Lock()
+        self._answered = Lock()
 
     def handed_to(self, handler: Handler) -> Request[M]:
         """Return the same request for another handler, with its frame; this object must not be answered."""
@@ -329,10 +354,11 @@ class Request(Generic[M]):
             handler,
             self.connection,
             self.channel,
-            received_ns=self.received_ns,
-            processor_id=self.processor_id,
-            request_size=self.request_size,
-            release=self._release,
+            self.received_ns,
+            self.processor_id,
+            False,
+            self.request_size,
+            self._release,
         )
         # Not derived from the header: of an ApiVersions request in an unknown version that says v0.
         request.api_version = self.api_version
@@ -351,12 +377,11 @@ class Request(Generic[M]):
         that it never waits for an answer that does not come.
         """
         # Test-and-set: a handler, a timer and the controller may all answer one request, and the first one wins.
-        if self._answered.acquire(blocking=False):
+        if self._answered.acquire(False):
             self.response = response
             try:
-                throttle = self.handler.throttle
-                if throttle is not None:
-                    throttle.charge(self, response)
+                if self.handler.throttle is not None:
+                    self.handler.throttle.charge(self, response)
                 body = response if encoded is None else encoded.throttled_as(response)
                 frame, self.response_size = response_frame(self.header, body)
             except Exception:
@@ -375,7 +400,7 @@ class Request(Generic[M]):
 
     def no_response(self) -> None:
         """Finish a request that gets no answer (Produce with acks=0)."""
-        if self._answered.acquire(blocking=False):
+        if self._answered.acquire(False):
             throttle = self.handler.throttle
             try:
                 if throttle is not None:
@@ -385,7 +410,7 @@ class Request(Generic[M]):
 
     def close_connection(self) -> None:
         """Close the connection: the only way to report an error to a client that waits for no answer."""
-        if self._answered.acquire(blocking=False):
+        if self._answered.acquire(False):
             self.channel.close(self)
 
     def fail(self, error: Exception) -> None:

@@ -11,8 +11,8 @@ Kafka: SocketServer.Processor.processCompletedReceives, RequestContext.parseRequ
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.api.brief import LOGIN_FRAME_BYTES
 from barnabas.api.large_requests import LargeRequests, Undecoded
@@ -23,7 +23,13 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import DecodeError, InvalidRequest, ManyElements
 from barnabas.protocol.headers import RequestHeader, parse_request_header
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.runtime.compiler_marks import mypyc_attr
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+_API_VERSIONS: Final = 18
+"""ApiKey.API_VERSIONS as a literal, which compiled code compares without an object."""
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -34,16 +40,17 @@ def valid_software(body: ApiVersionsRequest) -> bool:
     )
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RequestParser:
     """Parses frames by the registry's table."""
 
     def __init__(self, registry: Registry, log: RequestLog | None = None) -> None:
         """Parse by the table of `registry`. log: the request log, which keeps each request's body while enabled."""
-        self._handlers = registry.handlers
+        self._handlers: dict[int, Handler] = registry.handlers
         self._log = RequestLog() if log is None else log
         self.large_requests = LargeRequests(self._log)
 
-    def use_handlers(self, handlers: Mapping[int, Handler]) -> None:
+    def use_handlers(self, handlers: dict[int, Handler]) -> None:
         """Parse by another table of the same APIs from the next frame on: one assignment, from any thread."""
         self._handlers = handlers
 
@@ -51,10 +58,9 @@ class RequestParser:
         self,
         buffer: Any,
         connection: ConnectionContext,
-        *,
         channel: ResponseChannel,
-        received_ns: int,
-        processor_id: int = 0,
+        received_ns: i64,
+        processor_id: i64 = 0,
         release: Callable[[], None] | None = None,
     ) -> Request[Any]:
         """Make a Request of one frame (without its size prefix).
@@ -67,9 +73,10 @@ class RequestParser:
             raise InvalidRequest(f"unreadable request header of {len(buffer)} bytes: {error}") from error
         size = len(buffer)
         # Read once: `use_handlers` may replace the table between two frames, never within one.
-        handler = self._handlers.get(header.api_key)
-        if handler is None:
+        known = self._handlers.get(header.api_key)
+        if known is None:
             raise InvalidRequest(f"unknown API key {header.api_key} (version {header.api_version})")
+        handler = known  # of a type without None
         version = header.api_version
         body: Any
         if size > handler.brief_bytes:
@@ -79,7 +86,7 @@ class RequestParser:
             body = self._unsupported_version(handler, header)
         else:
             try:
-                body, _ = handler.decoders[version](buffer, offset)
+                body = handler.decoders[version](buffer, offset)[0]
             except ManyElements:
                 body = Undecoded(buffer, offset)
                 handler = self.large_requests.leading_here(handler)
@@ -93,15 +100,15 @@ class RequestParser:
             handler,
             connection,
             channel,
-            received_ns=received_ns,
-            processor_id=processor_id,
+            received_ns,
+            processor_id,
             # Never for an undecoded one, whose line is not brief.
-            brief=version >= handler.brief_from,
+            version >= handler.brief_from,
             # Taken above: the buffer may be given back, and used again, before the request's size is charged.
-            request_size=size,
-            release=release,
+            size,
+            release,
         )
-        if handler.api_key is ApiKey.API_VERSIONS:
+        if header.api_key == _API_VERSIONS:
             self._register_software(request, version)
         if self._log.enabled and body.__class__ is not Undecoded:
             self._log.received(request)

@@ -158,7 +158,8 @@ class QuotaThrottle:
         if not produce.is_enabled:
             return 0
         now_ms = self._quotas.now_ms()
-        return produce.record_and_get_throttle_time_ms(*_client_of(request), request.request_size, now_ms)
+        size: int = request.request_size
+        return produce.record_and_get_throttle_time_ms(*_client_of(request), size, now_ms)
 
     def _charge_time(self, request: Request[Any]) -> int:
         """Charge the thread time spent so far now, and the network thread's time when that is known."""

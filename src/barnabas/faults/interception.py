@@ -16,7 +16,7 @@ ResponseChannel.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -74,7 +74,7 @@ class AfterHandling:
     """An answer that was about to be handed over. channel: the connection's own."""
 
     def __init__(
-        self, request: Request[Any], channel: ResponseChannel, frame: Sequence[Any], hand_over: Callable[[], None]
+        self, request: Request[Any], channel: ResponseChannel, frame: list[Any], hand_over: Callable[[], None]
     ) -> None:
         """`frame`: the pieces of the answer, empty if it has none; `hand_over` hands it to the channel."""
         self._request = request
@@ -117,7 +117,7 @@ class AfterHandling:
                 piece.release()
 
 
-class AnswerTap:
+class AnswerTap(ResponseChannel):
     """The ResponseChannel of a request whose answer a fault hits.
 
     on_answer: gets the answer in place of `channel`, the connection's own.
@@ -127,18 +127,18 @@ class AnswerTap:
         self._channel = channel
         self._on_answer = on_answer
 
-    def send(self, request: Request[Any], frame: Sequence[Any]) -> None:
+    def send(self, request: Request[Any], frame: list[Any]) -> None:
         """Have the fault decide what becomes of the answer."""
         hand_over = partial(self._channel.send, request, frame)
         self._on_answer(AfterHandling(request, self._channel, frame, hand_over))
 
     def no_op(self, request: Request[Any]) -> None:
         """Have the fault decide at the end of a request without an answer (acks=0)."""
-        self._on_answer(AfterHandling(request, self._channel, (), partial(self._channel.no_op, request)))
+        self._on_answer(AfterHandling(request, self._channel, [], partial(self._channel.no_op, request)))
 
     def close(self, request: Request[Any]) -> None:
         """Have the fault decide where the handler closes the connection."""
-        self._on_answer(AfterHandling(request, self._channel, (), partial(self._channel.close, request)))
+        self._on_answer(AfterHandling(request, self._channel, [], partial(self._channel.close, request)))
 
     def start_throttling(self, request: Request[Any]) -> None:
         """Keep the connection muted, as the channel does."""

@@ -28,10 +28,9 @@ the request is counted and answered like any other; the answers of one connectio
 from __future__ import annotations
 
 import logging
-from functools import partial
 from queue import Empty, SimpleQueue
 from threading import get_ident
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.api.request import ConnectionContext
 from barnabas.network.connections.answer_queue import AnswerQueue
@@ -44,7 +43,7 @@ from barnabas.network.connections.connection_table import (
     NewConnection,
     NewConnections,
 )
-from barnabas.network.connections.mute_states import MuteState
+from barnabas.network.connections.mute_states import NOT_MUTED
 from barnabas.network.connections.request_intake import RequestIntake
 from barnabas.network.requests.request_channel import RequestPath
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
@@ -55,10 +54,12 @@ from barnabas.transport.channel.selector_counters import SelectorCounters
 from barnabas.transport.channel.transport_layer import StreamSocket, is_connection_lost
 from barnabas.transport.selector import Selector
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
 logger = logging.getLogger(__name__)
 
 POLL_MS: Final = 300
-_NOT_MUTED: Final = MuteState.NOT_MUTED
 
 
 class ProcessorDrain:
@@ -126,7 +127,8 @@ class Processor(AbstractServerThread):
         self._now = now = clock.nanoseconds
         self._selector = selector
         self._io = selector.io
-        self._has_excess = partial(quotas.exceeded, listener.name)
+        self._quotas = quotas
+        self._listener_name = listener.name
         self._new_connections = NewConnections()
         make_connection, make_intake = Connection, RequestIntake
         # Only a login by SASL has an end; the connections and the intake of other listeners know none.
@@ -219,23 +221,25 @@ class Processor(AbstractServerThread):
             self._send_all_answers()
 
     def run_once(self) -> None:
-        """Take one turn: the eight verbs, in the order that the module describes."""
-        self.configure_new_connections()
-        self.process_new_responses()
+        """Take one turn: the eight verbs, in the order that the module describes, those without work left out."""
+        selector = self._selector
+        if self._new_connections.waiting:
+            self.configure_new_connections()
+        if self.answers.responses:
+            self.process_new_responses()
         self.poll()
-        if self._selector.muted_readable:
+        if selector.results.has_any:
             self.answer_waiting_requests()
         self.process_completed_receives()
-        self.process_completed_sends()
-        self.process_disconnected()
+        if selector.results.has_any:
+            self.process_completed_sends()
+            self.process_disconnected()
         self.close_excess_connections()
         if self._drain.has_begun:
             self._go_on_draining()
 
     def configure_new_connections(self) -> None:
         """Register at most CONNECTION_QUEUE_SIZE new connections with the Selector."""
-        if not self._new_connections.waiting:
-            return
         for _ in range(min(len(self._new_connections.waiting), CONNECTION_QUEUE_SIZE)):
             new = self._new_connections.take()
             if new is None:
@@ -275,7 +279,7 @@ class Processor(AbstractServerThread):
         selector = self._selector
         selector.poll(0 if self._intake.postponed or self._new_connections.waiting else POLL_MS)
         # The Selector reports a connection here once its authenticator has finished: only now is the principal known.
-        if selector.connected:
+        if selector.results.has_any:
             for connection_id in selector.connected:
                 channel = selector.channel(connection_id)
                 if channel is not None:
@@ -290,14 +294,14 @@ class Processor(AbstractServerThread):
             if channel.closed or not channel.ready:
                 continue
             connection: Connection = channel.attachment
-            self.answers.current = connection
+            connection.is_served = True
             try:
                 connection.answer_early()
                 self._send_answers(connection)
             except Exception:
                 logger.exception("A request of %s that waits could not be answered", connection)
                 self._connections.close(connection)
-        self.answers.current = None
+            connection.is_served = False
 
     def process_completed_receives(self) -> None:
         """Parse each request that has arrived whole, and run it at once or queue it."""
@@ -310,15 +314,18 @@ class Processor(AbstractServerThread):
         # While the Processor drains, frames that are complete stay in their channels and close with them.
         if not work or self._drain.has_begun:
             return
-        intake.turn.begin(self._now())
+        now_ns: i64 = self._selector.polled_ns
+        if self._selector.results.has_any:
+            now_ns = self._now()  # something may have been done since the poll ended
+        intake.turn.begin(now_ns)
         answers = self.answers
         for channel in work:
             if channel.closed:
                 continue
             connection: Connection = channel.attachment
-            if connection.mute_state is not _NOT_MUTED:
+            if connection.muting != NOT_MUTED:
                 continue
-            answers.current = connection
+            connection.is_served = True
             try:
                 intake.take_requests(channel, connection)
             except InvalidRequest as error:
@@ -332,8 +339,8 @@ class Processor(AbstractServerThread):
                 connection.close_requested = True
             if connection.close_requested and channel.reader.release is not None:
                 channel.reader.release()  # of a frame that never became a request; a second time is harmless
+            connection.is_served = False
             answers.answered.append(connection)
-        answers.current = None
         # The answers leave after all requests of the turn have run. The first send wakes a client that waits; a send to
         # a client that is awake already costs a third of that.
         self._send_all_answers()
@@ -360,7 +367,7 @@ class Processor(AbstractServerThread):
 
     def close_excess_connections(self) -> None:
         """Close the connection that has been idle longest, one a turn, while there are more than allowed."""
-        if self._has_excess():
+        if self._quotas.exceeded(self._listener_name):
             channel = self._selector.lowest_priority_channel()
             if channel is not None:
                 logger.debug(
@@ -413,7 +420,7 @@ class Processor(AbstractServerThread):
             self._read_on(connection)
 
     def _read_on(self, connection: Connection) -> None:
-        if connection.mute_state is MuteState.NOT_MUTED and not self._drain.has_begun:
+        if connection.muting == NOT_MUTED and not self._drain.has_begun:
             self._io.unmute(connection.channel)
 
     def _go_on_draining(self) -> None:

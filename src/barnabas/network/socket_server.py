@@ -3,7 +3,7 @@
 Built, started and stopped by `broker/` on its main thread; a scheduler's thread changes settings. One lock serializes
 their calls. Kafka: SocketServer.
 
-    server = SocketServer(config, end_points, RequestHandling(parse, handle), clock, on_fatal)
+    server = SocketServer(config, end_points, RequestHandling(parser, apis, metrics), clock, on_fatal)
     bound = server.bind()                    # ports are known, clients may connect, nothing is read yet
     server.enable_controller_requests()      # the controller may send the cluster's state
     server.enable_request_processing()       # the broker is ready

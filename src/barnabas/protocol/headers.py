@@ -17,27 +17,35 @@ Kafka: RequestHeader, ResponseHeader, ApiMessageType.requestHeaderVersion and re
 from __future__ import annotations
 
 from struct import Struct, error
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codec import Buffer
 from barnabas.protocol.codec_runtime import AS_JAVA, skip_tagged_fields
 from barnabas.protocol.errors import DecodeError
+from barnabas.protocol.frame_start import request_start
 from barnabas.protocol.message_index import MESSAGES
 from barnabas.protocol.messages.message import Message
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
 _REQUEST_START: Final = Struct(">hhi")
 _REQUEST_START_AND_LENGTH: Final = Struct(">hhih")
+_INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
-_RESPONSE_V0: Final = Struct(">ii")
-_RESPONSE_V1: Final = Struct(">iiB")
-_unpack_request_start = _REQUEST_START_AND_LENGTH.unpack_from
-_pack_size_into = _INT32.pack_into
-_BODY_IF_NO_CLIENT_ID: Final = _REQUEST_START_AND_LENGTH.size
+_BODY_IF_NO_CLIENT_ID: Final = 10
+_NO_SIZE: Final = b"\0\0\0\0"
+_NO_TAGS: Final = b"\0"
 
-_FLEXIBLE_FROM: Final = {int(key): entry.flexible_from for key, entry in MESSAGES.items()}
-_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
-_CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
+_NEVER: Final = 1 << 15
+# By API key, of all keys up to the largest known one.
+_FLEXIBLE_FROM: Final[list[int]] = [_NEVER] * (max(MESSAGES) + 1)
+for _key, _entry in MESSAGES.items():
+    if _entry.flexible_from is not None:
+        _FLEXIBLE_FROM[_key] = _entry.flexible_from
+_CONTROLLED_SHUTDOWN: Final = 7
+_API_VERSIONS: Final = 18
+"""The keys of `ApiKey` as literals, which compiled code compares without an object."""
 
 
 class RequestHeader:
@@ -46,13 +54,13 @@ class RequestHeader:
     __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "header_version")
 
     def __init__(
-        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, header_version: int
+        self, api_key: i64, api_version: i64, correlation_id: int, client_id: str | None, header_version: i64
     ) -> None:
-        self.api_key = api_key
-        self.api_version = api_version
+        self.api_key: i64 = api_key
+        self.api_version: i64 = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.header_version = header_version
+        self.header_version: i64 = header_version
 
     def __repr__(self) -> str:
         return (
@@ -63,10 +71,13 @@ class RequestHeader:
 
 def request_header_version(api_key: int, version: int) -> int:
     """Return the header version of a request; 1 for an API without messages here."""
-    flexible_from = _FLEXIBLE_FROM.get(api_key)
-    if flexible_from is not None and version >= flexible_from:
+    if _is_flexible(api_key, version):
         return 2
     return 0 if api_key == _CONTROLLED_SHUTDOWN and version == 0 else 1
+
+
+def _is_flexible(api_key: i64, version: i64) -> bool:
+    return 0 <= api_key < len(_FLEXIBLE_FROM) and version >= _FLEXIBLE_FROM[api_key]
 
 
 def response_header_version(api_key: int, version: int) -> int:
@@ -80,41 +91,48 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
     An API key without messages is read as far as header v1 allows: the caller decides. Raises DecodeError for bytes
     that are no header.
     """
+    if isinstance(buffer, bytes) and len(buffer) > _BODY_IF_NO_CLIENT_ID:
+        frame: bytes = buffer
+        api_key, api_version, correlation_id, length = request_start(frame)
+        position: i64 = _BODY_IF_NO_CLIENT_ID
+        if length > 0:
+            position += length
+        is_flexible = 0 <= api_key < len(_FLEXIBLE_FROM) and api_version >= _FLEXIBLE_FROM[api_key]
+        # Clients hardly ever send tagged fields: a zero byte says so.
+        if position < len(frame) and not (is_flexible and frame[position]) and api_key != _CONTROLLED_SHUTDOWN:
+            client_id = None
+            if length >= 0:
+                try:
+                    client_id = frame[_BODY_IF_NO_CLIENT_ID:position].decode()
+                except UnicodeDecodeError:
+                    client_id = str(frame[_BODY_IF_NO_CLIENT_ID:position], "utf-8", AS_JAVA)  # as in Kafka
+            if is_flexible:
+                return RequestHeader(api_key, api_version, correlation_id, client_id, 2), position + 1
+            return RequestHeader(api_key, api_version, correlation_id, client_id, 1), position
+    return _parse_unusual_header(buffer)
+
+
+def _parse_unusual_header(buffer: Buffer) -> tuple[RequestHeader, int]:
+    """Read any header. Raises DecodeError for bytes that are none."""
     try:
-        api_key, api_version, correlation_id, length = _unpack_request_start(buffer, 0)
-        flexible_from = _FLEXIBLE_FROM.get(api_key)
-        is_flexible = flexible_from is not None and api_version >= flexible_from
+        api_key, api_version, correlation_id = _REQUEST_START.unpack_from(buffer, 0)
         # The only request without a client id, of brokers before Kafka 0.9.
         if api_version == 0 and api_key == _CONTROLLED_SHUTDOWN:
-            return _header_v0(buffer)
+            return RequestHeader(api_key, api_version, correlation_id, None, 0), _REQUEST_START.size
+        (length,) = _INT16.unpack_from(buffer, _REQUEST_START.size)
         position = _BODY_IF_NO_CLIENT_ID
         client_id = None
         if length >= 0:
-            end = position + length
-            raw = buffer[position:end]
-            client_id = raw.decode() if raw.__class__ is bytes else str(raw, "utf-8", AS_JAVA)
-            position = end
+            position += length
+            client_id = str(buffer[_BODY_IF_NO_CLIENT_ID:position], "utf-8", AS_JAVA)
+        is_flexible = _is_flexible(api_key, api_version)
         if is_flexible:
-            # Clients hardly ever send tagged fields. A zero byte says so, and spares the call.
-            position = skip_tagged_fields(buffer, position) if buffer[position] else position + 1
+            position = skip_tagged_fields(buffer, position)
     except (error, IndexError) as short:
-        if len(buffer) >= _REQUEST_START.size and _REQUEST_START.unpack_from(buffer, 0)[:2] == (
-            _CONTROLLED_SHUTDOWN,
-            0,
-        ):
-            return _header_v0(buffer)
         raise DecodeError(f"request header ends early: {len(buffer)} bytes") from short
-    except UnicodeDecodeError:
-        return parse_request_header(memoryview(buffer))  # whose client id is read with replacements, as in Kafka
     if position > len(buffer):
         raise DecodeError(f"request header ends early: {len(buffer)} bytes of {position}")
     return RequestHeader(api_key, api_version, correlation_id, client_id, 2 if is_flexible else 1), position
-
-
-def _header_v0(buffer: Buffer) -> tuple[RequestHeader, int]:
-    """Read the header of a ControlledShutdown v0, which has no client id."""
-    api_key, api_version, correlation_id = _REQUEST_START.unpack_from(buffer, 0)
-    return RequestHeader(api_key, api_version, correlation_id, None, 0), _REQUEST_START.size
 
 
 def encode_request_header(
@@ -163,13 +181,15 @@ def response_frame(header: RequestHeader, response: Message, version: int | None
     """
     if version is None:
         version = header.api_version
+    # The size is not known yet: four bytes are kept for it, and filled in once the body is written.
+    start = _NO_SIZE + header.correlation_id.to_bytes(4, "big", signed=True)
     if header.header_version >= 2 and header.api_key != _API_VERSIONS:
-        # The size is not known yet: four bytes are kept for it, and filled in once the body is written.
-        out = bytearray(_RESPONSE_V1.pack(0, header.correlation_id, 0))
-    else:
-        out = bytearray(_RESPONSE_V0.pack(0, header.correlation_id))
-    pieces = response.encoders[version](response, out)
-    # `len` of records in a file is their size in the file: nothing is read here.
-    size = len(out) if len(pieces) == 1 else sum(map(len, pieces))
-    _pack_size_into(out, 0, size - 4)
+        start = start + _NO_TAGS
+    out = bytearray(start)
+    pieces: list[Any] = response.encoders[version](response, out)
+    size = len(out)
+    if len(pieces) > 1:
+        # `len` of records in a file is their size in the file: nothing is read here.
+        size = sum(map(len, pieces))
+    out[:4] = (size - 4).to_bytes(4, "big")
     return pieces, size

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import select
 import selectors
-import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
+from barnabas.runtime.locks import Lock
 from barnabas.runtime.wakeup import Wakeup
 
-READABLE = 0x001
-WRITABLE = 0x004
-ERROR = 0x008
-HANGUP = 0x010
-READ_HANGUP = 0x2000  # the peer will send nothing more, but may still read
-BROKEN = ERROR | HANGUP
+READABLE: Final = 0x001
+WRITABLE: Final = 0x004
+ERROR: Final = 0x008
+HANGUP: Final = 0x010
+READ_HANGUP: Final = 0x2000  # the peer will send nothing more, but may still read
+BROKEN: Final = 0x018  # ERROR | HANGUP
 
 
 class Poller(Protocol):
@@ -161,14 +161,14 @@ class PollWakeup:
         self._wakeup = wakeup if wakeup is not None else Wakeup()
         # Reading an eventfd makes it writable again, which would end the next wait for nothing.
         poller.register(self._wakeup.fileno(), reads_only=True)
-        self._awake = threading.Lock()
+        self._awake = Lock()
         self._awake.acquire()
         self._requested = False
 
     def wake(self) -> None:
         """Make the current wait, or else the next one, end at once."""
         self._requested = True
-        if self._awake.acquire(blocking=False):
+        if self._awake.acquire(False):
             self._wakeup.wake()
 
     def wait(self, timeout_ms: float) -> list[tuple[int, int]]:

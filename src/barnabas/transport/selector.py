@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.wakeup import Wakeup
@@ -61,11 +61,14 @@ from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.memory_pool import NONE, MemoryPool
 from barnabas.transport.poller import BROKEN, READ_HANGUP, READABLE, WRITABLE, Poller, PollWakeup, default_poller
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
 logger = logging.getLogger(__name__)
 
 DROP_BUFFERS_NS: Final = 30_000_000_000
 """The interval at which receive buffers are freed that were not needed since the last time."""
-_ORDINARY_EVENTS: Final = (READABLE, READABLE | WRITABLE)
+_NOT_WRITABLE: Final = ~0x004
 
 
 class _Upkeep:
@@ -80,7 +83,7 @@ class _Upkeep:
         self._channels = channels
         self._buffers = buffers
         self._drop_buffers_ns = now_ns + DROP_BUFFERS_NS
-        self.due_ns = 0
+        self.due_ns: i64 = 0
         """The time before which there is nothing to do."""
 
     def run(self, now_ns: int) -> None:
@@ -97,6 +100,7 @@ class Selector:
 
     __slots__ = (
         "_channels",
+        "_is_memory_limited",
         "_memory",
         "_now",
         "_setup",
@@ -109,6 +113,8 @@ class Selector:
         "disconnected",
         "io",
         "muted_readable",
+        "polled_ns",
+        "results",
     )
 
     def __init__(
@@ -135,11 +141,13 @@ class Selector:
         buffers = pool if pool is not None else FrameBufferPool()
         self._wakeup = PollWakeup(poller, wakeup)
         self._memory: MemoryLimit = UNLIMITED
-        if memory_pool is not NONE:
+        self._is_memory_limited = memory_pool is not NONE
+        if self._is_memory_limited:
             self._memory = MemoryKeeper(memory_pool, buffers, self._wakeup.wake)
         self._channels = OpenChannels(poller, IdleExpiry(max_idle_ms))
         self.counters = SelectorCounters(self._channels)
-        results = PollResults()
+        results = self.results = PollResults()
+        """The collections that follow here, but `completed_receives`."""
         self.io = ChannelIO(self._channels, results, poller, self._now)
         """The reader and writer of channels. Between two polls the layer above writes and unmutes channels with it."""
         self._setup = ChannelSetup(
@@ -162,6 +170,8 @@ class Selector:
         """Channels that have nothing left to send, since the last poll."""
         self.muted_readable = results.muted_readable
         """Muted channels whose peers have sent something since the last poll. It is read when they are unmuted."""
+        self.polled_ns: i64 = 0
+        """When the last poll ended."""
 
     # -- connections
 
@@ -221,7 +231,7 @@ class Selector:
             raise KeyError(connection_id)
         if channel.outgoing.unsent:
             raise RuntimeError(f"A send is in progress already on connection {connection_id}")
-        channel.outgoing.add(frame)
+        channel.outgoing.add(list(frame))
         self.io.write_later(channel)
 
     def send_at_once(self, connection_id: str, frame: Iterable[Any]) -> None:
@@ -231,7 +241,7 @@ class Selector:
         """
         channel = self._channels.by_id[connection_id]
         channel.last_active_ns = self._now()
-        channel.outgoing.add(frame)
+        channel.outgoing.add(list(frame))
         self.io.write(channel)
 
     def channel(self, connection_id: str) -> KafkaChannel | None:
@@ -274,33 +284,37 @@ class Selector:
         # Every step is tested here, so that a poll without its work pays for no call: this method runs once for every
         # request.
         io = self.io
-        counters = self.counters
-        if self.completed_sends or self.connected or self.disconnected or self.muted_readable:
+        channels = self._channels
+        if self.results.has_any:
             self._clear_results()
-        if self._memory.is_limited or self._setup.delayed_closes:
+        if self._is_memory_limited or self._setup.has_delayed_closes:
             timeout_ms = min(timeout_ms, self._enforce_limits())
         if io.to_write and io.write_waiting():
             timeout_ms = 0.0  # there is something to report, or more to write
-        if io.ready or self._channels.to_report:
+        if channels.has_reports or io.ready:
             timeout_ms = 0.0
-        started_ns = self._now()
+        started_ns: i64 = self._now()
         events = self._wakeup.wait(timeout_ms)
-        now_ns = self._now()
-        counters.idle_ns += now_ns - started_ns
-        counters.select_calls += 1
+        now_ns: i64 = self._now()
         if events:
             self._take_events(events)
         self.completed_receives = io.read_ready(now_ns) if io.ready else []
         if now_ns >= self._upkeep.due_ns:
             self._upkeep.run(now_ns)
-        if self._memory.is_limited:
+        if self._is_memory_limited:
             self._give_up_slow(now_ns)
-        if self._channels.to_report:
+        if channels.has_reports:
             self._report()
-        counters.io_ns += self._now() - now_ns
+        polled_ns: i64 = self._now()
+        self.polled_ns = polled_ns
+        counters = self.counters
+        counters.idle_ns += now_ns - started_ns
+        counters.select_calls += 1
+        counters.io_ns += polled_ns - now_ns
 
     def _clear_results(self) -> None:
         # Empty nearly always: a server writes at once, connects to nothing, and seldom loses a connection.
+        self.results.has_any = False
         self.completed_sends.clear()
         self.connected.clear()
         self.disconnected.clear()
@@ -318,13 +332,16 @@ class Selector:
         by_fd = self._channels.by_fd
         ready = self.io.ready
         for fd, event in events:
-            channel = by_fd.get(fd)
-            if channel is None:
+            known = by_fd.get(fd)
+            if known is None:
                 self._wakeup.drain(fd)
-            elif event in _ORDINARY_EVENTS and channel.ready and channel.outgoing.writable:
+                continue
+            channel = known  # of a type without None
+            if event & _NOT_WRITABLE == READABLE and channel.ready and channel.outgoing.writable:
                 channel.readable = True
                 if channel.muted:
                     self.muted_readable.append(channel)
+                    self.results.has_any = True
                 elif not channel.in_ready_list:
                     channel.in_ready_list = True  # `read_soon` without the call
                     ready.append(channel)
@@ -365,5 +382,6 @@ class Selector:
                     self.take_connect_error(channel.connection_id)
                 elif channel.state is not ChannelState.LOCAL_CLOSE:
                     self.disconnected[channel.connection_id] = channel.state
+                    self.results.has_any = True
             elif channel.state is ChannelState.NOT_CONNECTED:
                 self._setup.finish_connect(channel)  # connected at once

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -456,7 +456,7 @@ class EventfulChannel(RecordingChannel):
         super().__init__()
         self.answered = threading.Event()
 
-    def send(self, request: Any, frame: Sequence[Any]) -> None:
+    def send(self, request: Any, frame: list[Any]) -> None:
         super().send(request, frame)
         self.answered.set()
 

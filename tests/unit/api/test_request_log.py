@@ -22,6 +22,7 @@ from barnabas.protocol.messages.configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.quotas import AlterUserScramCredentialsRequest
+from tests.support.recording_channel import RecordingChannel
 
 START = 5_000_000_000
 MICROSECOND = 1000
@@ -44,7 +45,7 @@ def run(log: RequestLog, version: int) -> None:
     context = ConnectionContext("127.0.0.1:9092-127.0.0.1:5-0", "127.0.0.1", "PLAINTEXT", "PLAINTEXT")
     context.client_software_name, context.client_software_version = "raw", "2"
     parser = RequestParser(Registry([handler]), log)
-    request = parser.parse(produce_frame(version), context, channel=MagicMock(), received_ns=START)
+    request = parser.parse(produce_frame(version), context, channel=RecordingChannel(), received_ns=START)
     request.body.topic_data[0].partition_data[0].records = None  # the handler takes them, and the frame goes
     partition = ProduceResponse.PartitionProduceResponse(3, 0, 17)
     request.response = ProduceResponse([ProduceResponse.TopicProduceResponse("t", b"", [partition])])

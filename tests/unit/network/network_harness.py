@@ -7,9 +7,11 @@ import struct
 import threading
 from collections.abc import Callable
 from typing import Any
-from unittest.mock import MagicMock
 
+from barnabas.api.apis import Apis
+from barnabas.api.registry import Registry
 from barnabas.api.request import ConnectionContext, Handler, Request
+from barnabas.api.request_parser import RequestParser
 from barnabas.network.connections.channel_builders import ServedListener
 from barnabas.network.connections.connection import Connection
 from barnabas.network.connections.connection_quotas import ConnectionQuotas
@@ -17,11 +19,13 @@ from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.network.processor import Processor
 from barnabas.network.request_handler import RequestHandler
 from barnabas.network.requests.request_channel import RequestChannel, RequestHandling, RequestPath
+from barnabas.network.requests.request_metrics import RequestMetrics
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import InvalidRequest
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.message_index import request_class
 from barnabas.protocol.messages.message import Message
+from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.transport.channel.authenticator import Authenticator, PlaintextAuthenticator
 from barnabas.transport.channel.transport_layer import PlaintextTransportLayer
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
@@ -29,6 +33,7 @@ from barnabas.transport.memory_pool import NONE, MemoryPool
 from barnabas.transport.selector import Selector
 from tests.support.memory_network import MemoryNetwork, MemorySocket, framed
 from tests.support.mock_clock import MockClock
+from tests.support.recording_channel import RecordingChannel
 
 HANDLER = Handler(ApiKey.PRODUCE, lambda request: None)
 """Not asked: the harness parses and handles."""
@@ -38,6 +43,39 @@ LISTENER = ServedListener("PLAINTEXT", "PLAINTEXT")
 def never(error: BaseException) -> None:
     """No error is fatal in these tests."""
     raise AssertionError("fatal") from error
+
+
+class HarnessParser(RequestParser):
+    """Calls the harness's `parse`."""
+
+    def __init__(self, parse: Callable[..., Request[Any]]) -> None:
+        super().__init__(Registry(()))
+        self.parse_frame = parse
+
+    def parse(self, *arguments: Any, **named: Any) -> Request[Any]:
+        return self.parse_frame(*arguments, **named)
+
+
+class HarnessApis(Apis):
+    """Calls the harness's `handle`."""
+
+    def __init__(self, handle: Callable[[Request[Any]], None]) -> None:
+        super().__init__(ActionQueue(), lambda: 0)
+        self.handle_request = handle
+
+    def handle(self, request: Request[Any]) -> None:
+        self.handle_request(request)
+
+
+class HarnessMetrics(RequestMetrics):
+    """Calls what the harness says for each completed request."""
+
+    def __init__(self, record: Callable[[Request[Any]], None]) -> None:
+        super().__init__()
+        self.record_request = record
+
+    def record(self, request: Request[Any]) -> None:
+        self.record_request(request)
 
 
 class NetworkHarness:
@@ -77,7 +115,8 @@ class NetworkHarness:
         self.seen: list[bytes] = []
         self.completed: list[Request[Any]] = []
         self.on_request: Callable[[Request[Any]], None] = self.answer
-        handling = RequestHandling(self.parse, self.handle, self.completed.append)
+        self.parser = HarnessParser(self.parse)
+        handling = RequestHandling(self.parser, HarnessApis(self.handle), HarnessMetrics(self.completed.append))
         path = RequestPath(self.request_channel, handling, may_run_at_once=inline)
         self.processor = Processor(0, "processor", listener, self.selector, path, self.quotas, self.clock, never)
         self.handler = RequestHandler("handler", self.request_channel, self.handle, self.clock, never)
@@ -118,8 +157,6 @@ class NetworkHarness:
         self,
         frame: Any,
         context: Any,
-        /,
-        *,
         channel: Any,
         received_ns: int,
         processor_id: int,
@@ -187,7 +224,7 @@ def finished(
         body if body is not None else request_class(of.api_key)(),
         of,
         context,
-        MagicMock(),
+        RecordingChannel(),
         received_ns=START,
         processor_id=processor_id,
         request_size=sizes[0],

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from barnabas.network.connections.mute_states import (
     AFTER_RESPONSE,
+    NOT_MUTED,
+    RESPONSE_PENDING,
     TRANSITIONS,
     IllegalMuteTransition,
     MuteEvent,
@@ -79,3 +81,8 @@ def test_the_short_cut_of_the_hot_path_is_the_table() -> None:
             expected = None
         assert AFTER_RESPONSE[state] is expected
     assert AFTER_RESPONSE[MuteState.MUTED_AND_RESPONSE_PENDING] is MuteState.NOT_MUTED
+
+
+def test_the_literals_of_the_hot_path_are_the_states_that_they_stand_for() -> None:
+    assert (NOT_MUTED, RESPONSE_PENDING) == (MuteState.NOT_MUTED, MuteState.MUTED_AND_RESPONSE_PENDING)
+    assert after(mute(MuteState.NOT_MUTED), MuteEvent.REQUEST_RECEIVED) == RESPONSE_PENDING

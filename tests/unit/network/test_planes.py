@@ -14,10 +14,11 @@ from barnabas.network.connections.channel_builders import CONTROL_PLANE
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.network.request_handler import RequestHandlerPool
 from barnabas.network.requests.request_channel import RequestHandling
+from barnabas.network.requests.request_metrics import RequestMetrics
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import SystemClock
 from tests.support.memory_network import framed
-from tests.unit.network.network_harness import NetworkHarness, ask, never, read
+from tests.unit.network.network_harness import HarnessApis, HarnessParser, NetworkHarness, ask, never, read
 
 QUEUE_SIZE = 3
 HANDLERS = 2
@@ -48,7 +49,11 @@ class Broker:
         clock = SystemClock()
         names = ("CLIENTS", "INTERNAL", "CONTROLLER")
         self.sockets = SocketServer(
-            config, [end_point(name) for name in names], RequestHandling(self.parse, self.harness.handle), clock, never
+            config,
+            [end_point(name) for name in names],
+            RequestHandling(HarnessParser(self.parse), HarnessApis(self.harness.handle), RequestMetrics()),
+            clock,
+            never,
         )
         self.pools = [
             RequestHandlerPool(self.sockets.data_plane_request_channel, self.harness.handle, clock, HANDLERS, never)
@@ -60,9 +65,12 @@ class Broker:
         for pool in self.pools:
             pool.start()
 
-    def parse(self, frame: Any, context: Any, /, **origin: Any) -> Any:
+    def parse(self, frame: Any, context: Any, channel: Any, received_ns: int, processor_id: int, _: Any) -> Any:
         """Count the frames that are given back."""
-        request = self.harness.parse(frame, context, **origin | {"release": lambda: self.released.append(bytes(frame))})
+        released = self.released
+        request = self.harness.parse(
+            frame, context, channel, received_ns, processor_id, lambda: released.append(bytes(frame))
+        )
         self.parsed.release()
         return request
 

@@ -425,12 +425,12 @@ def test_a_truncated_frame_waits_and_ends_with_its_connection(harness: NetworkHa
 def test_a_bug_in_the_parser_costs_one_connection(
     harness: NetworkHarness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def parse(frame: Any, context: Any, **fields: Any) -> Any:
+    def parse(frame: Any, *fields: Any) -> Any:
         if bytes(frame) == b"bug":
             raise KeyError("a bug")
-        return NetworkHarness.parse(harness, frame, context, **fields)
+        return NetworkHarness.parse(harness, frame, *fields)
 
-    monkeypatch.setattr(harness.processor._intake, "_parse", parse)
+    monkeypatch.setattr(harness.parser, "parse_frame", parse)
     client, other = harness.connect(), harness.connect()
     client.send(framed(b"bug"))
     other.send(framed(b"fine"))

@@ -15,11 +15,12 @@ from barnabas.config.listeners import EndPoint
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.network.request_handler import RequestHandlerPool
 from barnabas.network.requests.request_channel import RequestHandling
+from barnabas.network.requests.request_metrics import RequestMetrics
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.logger_levels import set_logger_level
 from tests.support.memory_network import framed
-from tests.unit.network.network_harness import NetworkHarness, ask, never, read
+from tests.unit.network.network_harness import HarnessApis, HarnessParser, NetworkHarness, ask, never, read
 
 LOOPBACK = EndPoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT")
 
@@ -35,7 +36,7 @@ class Server:
         self.sockets = SocketServer(
             config,
             end_points or [LOOPBACK],
-            RequestHandling(self.harness.parse, self.harness.handle),
+            RequestHandling(HarnessParser(self.harness.parse), HarnessApis(self.harness.handle), RequestMetrics()),
             SystemClock(),
             never,
         )

@@ -78,7 +78,7 @@ class World:
 
     def answer(self, connection_id: str, *pieces: Any) -> None:
         channel = self.channel(connection_id)
-        channel.outgoing.add(pieces)
+        channel.outgoing.add(list(pieces))
         self.selector.io.write(channel)
         assert channel.memory is not None
         channel.memory.update()

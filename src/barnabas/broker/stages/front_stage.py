@@ -248,7 +248,7 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
             inter_broker_listener=inter_broker_listener_name_of(config),
         ),
         listeners_of(config),
-        RequestHandling(parser.parse, apis.handle, requests.record),
+        RequestHandling(parser, apis, requests),
         clock,
         lifecycle.fail,
         channel_builders=channels,

@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from threading import get_ident
 from typing import Any, Generic, Protocol, TypeVar
@@ -43,7 +43,10 @@ class ResponseKind(Enum):
 class Answered(Protocol):
     """The part of a connection that the queue uses."""
 
-    def drop(self, request: Request[Any], frame: Sequence[Any]) -> None:
+    is_served: bool
+    """Whether a request of it is running at once. Its answer is sent when the request returns."""
+
+    def drop(self, request: Request[Any], frame: list[Any]) -> None:
         """Release an answer that can never be sent, and account for its request."""
 
 
@@ -55,7 +58,7 @@ class Response(Generic[C]):
 
     __slots__ = ("connection", "frame", "kind", "request")
 
-    def __init__(self, kind: ResponseKind, connection: C, request: Request[Any], frame: Sequence[Any] = ()) -> None:
+    def __init__(self, kind: ResponseKind, connection: C, request: Request[Any], frame: list[Any]) -> None:
         """`frame`: the pieces of the answer with its size prefix; empty unless `kind` is SEND."""
         self.kind = kind
         self.connection = connection
@@ -76,7 +79,7 @@ class Response(Generic[C]):
 class AnswerQueue(Generic[C]):
     """The answers queued by other threads, and the connections that were answered on the Processor's own thread."""
 
-    __slots__ = ("_is_closed", "_wake", "answered", "current", "responses", "thread_id", "tracing")
+    __slots__ = ("_is_closed", "_wake", "answered", "responses", "thread_id", "tracing")
 
     def __init__(self, wake: Callable[[], None]) -> None:
         """`wake` interrupts the Processor's poll; any thread may call it."""
@@ -86,8 +89,6 @@ class AnswerQueue(Generic[C]):
         """Answers of other threads: they append, the Processor takes from the left."""
         self.thread_id = -1
         """The Processor's thread; -1 before it runs."""
-        self.current: C | None = None
-        """The connection whose request is running at once. Its answer is sent when the request returns."""
         self.answered: list[C] = []
         """The connections with answers that are sent at the end of the turn."""
         self.tracing = False
@@ -120,8 +121,8 @@ class AnswerQueue(Generic[C]):
     # -- the Processor's thread
 
     def note_answered(self, connection: C) -> None:
-        """Remember that a direct answer was handed to `connection`, unless it is the current one."""
-        if connection is not self.current:
+        """Remember that a direct answer was handed to `connection`, unless the Processor sends its answers anyway."""
+        if not connection.is_served:
             self.answered.append(connection)
 
     def close(self) -> None:

@@ -11,14 +11,16 @@ Until the answer's last byte has left, its request is in `inflight`, so that the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import get_ident
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.api.request import ConnectionContext, Request
+from barnabas.api.request import ConnectionContext, Request, ResponseChannel
 from barnabas.network.connections.answer_queue import AnswerQueue, Response, ResponseKind
 from barnabas.network.connections.mute_states import (
     AFTER_RESPONSE,
+    NOT_MUTED,
+    RESPONSE_PENDING,
     IllegalMuteTransition,
     MuteEvent,
     MuteState,
@@ -32,9 +34,11 @@ from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
 from barnabas.transport.channel.kafka_channel import KafkaChannel
 from barnabas.transport.channel.selector_counters import SessionCounters
 
-_NOT_MUTED: Final = MuteState.NOT_MUTED
-_PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
-_ANSWER_PENDING: Final = (_PENDING, MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING)
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+_get_ident: Final = get_ident
+_ANSWER_PENDING: Final = (MuteState.MUTED_AND_RESPONSE_PENDING, MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING)
 
 UNSENT_BYTES_LIMIT: Final = 64 * 1024
 """With more bytes than this unsent, an answer counts as sent only once its bytes have left. So a client that sends
@@ -44,7 +48,7 @@ EARLY_ANSWER_INTERVAL_NS: Final = 50_000_000
 """The shortest time between two answers of a connection that come early because of the next request."""
 
 
-class Connection:
+class Connection(ResponseChannel):
     """One connection, with one request in progress at a time.
 
     Each request ends with exactly one call of `send`, `no_op` or `close`.
@@ -54,13 +58,15 @@ class Connection:
         "_answered_early_ns",
         "_answers",
         "_finish",
+        "_metrics",
         "_now",
         "_path",
         "channel",
         "close_requested",
         "context",
         "inflight",
-        "mute_state",
+        "is_served",
+        "muting",
         "sent_event_due",
         "session_ends_ns",
     )
@@ -78,33 +84,42 @@ class Connection:
         self.context = context
         self._answers = answers
         self._path = path
+        self._metrics = path.metrics
         self._now = now
         self.inflight: list[Request[Any]] = []
         """Requests whose answers are in `channel.outgoing` and have not left completely."""
-        self.mute_state = MuteState.NOT_MUTED
+        self.muting: i64 = NOT_MUTED
+        """The MuteState, as a plain number since each request changes it twice."""
+        self.is_served = False
+        """Whether a request of it is running at once. Its answer is sent when the request returns."""
         self.sent_event_due = False
         """Whether RESPONSE_SENT is still to come, when the bytes have left; otherwise it came with the answer."""
         self.close_requested = False
         """Whether the Processor is to close the connection once the answers in `channel.outgoing` have left."""
-        self.session_ends_ns: int | None = None
-        """From when on only a new login is accepted, by the clock's nanoseconds; None: the session has no end."""
+        self.session_ends_ns: i64 = 0
+        """From when on only a new login is accepted, by the clock's nanoseconds; 0: the session has no end."""
         self._finish: Callable[[], object] | None = None
         self._answered_early_ns = -EARLY_ANSWER_INTERVAL_NS
 
+    @property
+    def mute_state(self) -> MuteState:
+        """Why the connection is not read, if it is not."""
+        return MuteState(self.muting)
+
     # -- ResponseChannel: any thread
 
-    def send(self, request: Request[Any], frame: Sequence[Any]) -> None:
+    def send(self, request: Request[Any], frame: list[Any]) -> None:
         """Send `frame`, the answer to `request`. Raises IllegalMuteTransition when `request` is not in progress."""
-        now_ns = self._now()
+        now_ns: i64 = self._now()
         request.response_complete_ns = now_ns
-        if not request.local_complete_ns:
+        if request.local_complete_ns == 0:
             request.local_complete_ns = now_ns
         answers = self._answers
         if answers.tracing:
             answers.trace(ResponseKind.SEND, request)
         # `answers.is_direct` and, below, `response_sent` and `answers.note_answered`, without the calls: this method
         # runs once for every request.
-        if get_ident() != answers.thread_id or answers.responses:
+        if _get_ident() != answers.thread_id or answers.responses:
             if request.response_size > COUNTED_ELSEWHERE_BYTES:
                 note_errors(request)
             answers.put(Response(ResponseKind.SEND, self, request, frame))
@@ -121,11 +136,11 @@ class Connection:
         # answers leave in one write. If much is unsent, the client has to read first.
         if outgoing.unsent > UNSENT_BYTES_LIMIT:
             self.sent_event_due = True
-        elif self.mute_state is _PENDING:
-            self.mute_state = _NOT_MUTED
+        elif self.muting == RESPONSE_PENDING:
+            self.muting = NOT_MUTED
         else:
             self.response_sent()
-        if answers.current is not self:
+        if not self.is_served:
             answers.answered.append(self)
 
     def no_op(self, request: Request[Any]) -> None:
@@ -138,11 +153,11 @@ class Connection:
 
     def start_throttling(self, request: Request[Any]) -> None:
         """Keep the connection muted after the answer to `request`, until `end_throttling`."""
-        self._apply_or_put(Response(ResponseKind.START_THROTTLING, self, request))
+        self._apply_or_put(Response(ResponseKind.START_THROTTLING, self, request, []))
 
     def end_throttling(self, request: Request[Any]) -> None:
         """End the throttling that `request` began."""
-        self._apply_or_put(Response(ResponseKind.END_THROTTLING, self, request))
+        self._apply_or_put(Response(ResponseKind.END_THROTTLING, self, request, []))
 
     @property
     def is_abandoned(self) -> bool:
@@ -169,7 +184,7 @@ class Connection:
         request.response_complete_ns = now_ns
         if not request.local_complete_ns:
             request.local_complete_ns = now_ns
-        self._apply_or_put(Response(kind, self, request))
+        self._apply_or_put(Response(kind, self, request, []))
 
     def _apply_or_put(self, response: Response[Connection]) -> None:
         answers = self._answers
@@ -216,9 +231,9 @@ class Connection:
             self.complete(request)
             self.close_requested = True
         elif kind is ResponseKind.START_THROTTLING:
-            self.mute_state = after(self.mute_state, MuteEvent.THROTTLE_STARTED)
+            self.muting = after(self.mute_state, MuteEvent.THROTTLE_STARTED)
         else:
-            self.mute_state = try_unmute(after(self.mute_state, MuteEvent.THROTTLE_ENDED))
+            self.muting = try_unmute(after(self.mute_state, MuteEvent.THROTTLE_ENDED))
 
     def answers_sent(self) -> None:
         """Account for the requests whose answers were handed over: every byte of them has left.
@@ -230,14 +245,13 @@ class Connection:
             if self.channel.conversed:
                 return  # the bytes were the authenticator's last frame
             raise RuntimeError(f"Send completed on connection {self.context.connection_id} without a response")
-        now_ns = self._now()
-        on_complete = self._path.on_complete
+        now_ns: i64 = self._now()
+        metrics = self._metrics
         for request in inflight:
             request.sent_ns = now_ns
             if request.record_network_time is not None:
                 self._charge_network_time(request)
-            if on_complete is not None:
-                on_complete(request)
+            metrics.record(request)
         inflight.clear()
         if self.sent_event_due:
             self.sent_event_due = False
@@ -245,19 +259,17 @@ class Connection:
 
     def response_sent(self) -> None:
         """Apply the event RESPONSE_SENT and try to unmute. Raises IllegalMuteTransition when no answer was due."""
-        state = AFTER_RESPONSE[self.mute_state]
+        state = AFTER_RESPONSE[self.muting]
         if state is None:
             raise IllegalMuteTransition(f"RESPONSE_SENT in state {self.mute_state.name}")
-        self.mute_state = state
+        self.muting = state
 
     def complete(self, request: Request[Any]) -> None:
         """End a request whose answer has no bytes, or whose answer is dropped."""
         request.sent_ns = self._now()
-        on_complete = self._path.on_complete
-        if on_complete is not None:
-            on_complete(request)
+        self._metrics.record(request)
 
-    def drop(self, request: Request[Any], frame: Sequence[Any]) -> None:
+    def drop(self, request: Request[Any], frame: list[Any]) -> None:
         """Release the answer's files and end its request: the connection is gone."""
         for piece in frame:
             if isinstance(piece, FileRecords | LazyDownConversionRecords):
@@ -278,7 +290,7 @@ class Connection:
             spent_ns, channel.network_ns = channel.network_ns, 0
             record(spent_ns)
         elif not channel.closed:
-            channel.measure_network_time(self._now)
+            channel.measure_network_time()
 
     # -- the Processor's thread: the connection
 

@@ -15,6 +15,7 @@ its quota:
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class MuteState(IntEnum):
@@ -25,6 +26,11 @@ class MuteState(IntEnum):
     MUTED_AND_RESPONSE_PENDING = 2
     MUTED_AND_THROTTLED = 3
     MUTED_AND_THROTTLED_AND_RESPONSE_PENDING = 4
+
+
+NOT_MUTED: Final = 0
+RESPONSE_PENDING: Final = 2
+"""MuteState.NOT_MUTED and MUTED_AND_RESPONSE_PENDING as literals, which compiled code compares without an object."""
 
 
 class MuteEvent(IntEnum):
@@ -77,6 +83,6 @@ def _after_response(state: MuteState) -> MuteState | None:
     return None if following is None else try_unmute(following)
 
 
-AFTER_RESPONSE: tuple[MuteState | None, ...] = tuple(_after_response(state) for state in MuteState)
+AFTER_RESPONSE: Final[tuple[MuteState | None, ...]] = tuple(_after_response(state) for state in MuteState)
 """The state after RESPONSE_SENT and the attempt to unmute, by the state before: one look-up for the hot path. None
 marks an illegal event."""

@@ -11,14 +11,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.api.request import Request
 from barnabas.network.connections.connection import Connection
-from barnabas.network.connections.mute_states import MuteEvent, MuteState, after, mute
+from barnabas.network.connections.mute_states import NOT_MUTED, RESPONSE_PENDING
 from barnabas.network.requests.request_channel import RequestPath
+from barnabas.transport.channel.frame_reader import Frame
 from barnabas.transport.channel.kafka_channel import KafkaChannel
 from barnabas.transport.selector import Selector
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 TURN_NS: Final = 1_000_000
 """The time that one turn of the loop may spend on requests that run at once."""
@@ -44,22 +48,25 @@ class RequestTurn:
                       in this turn are queued for handler threads, so that none of them waits behind another one like C.
     """
 
-    __slots__ = ("_may_run_at_once", "at_once", "ends_ns")
+    __slots__ = ("_may_run_at_once", "at_once", "began_ns", "ends_ns")
 
     def __init__(self, *, may_run_at_once: bool) -> None:
         """may_run_at_once: `inline.requests.enable`, and the plane allows it. Otherwise every request is queued."""
         self._may_run_at_once = may_run_at_once
         self.at_once = may_run_at_once
         """Whether a brief request runs on the network thread."""
-        self.ends_ns = 0
+        self.began_ns: i64 = 0
+        """When the turn began, until its first request is taken, which came then; 0 afterwards."""
+        self.ends_ns: i64 = 0
         """The end of the turn's time. Before it `is_used_up` need not be called, so a request costs one comparison."""
 
-    def begin(self, now_ns: int) -> None:
+    def begin(self, now_ns: i64) -> None:
         """Begin a turn of the Processor, whose time runs from `now_ns` on."""
+        self.began_ns = now_ns
         self.ends_ns = now_ns + TURN_NS
         self.at_once = self._may_run_at_once
 
-    def is_used_up(self, now_ns: int, last_began_ns: int) -> bool:
+    def is_used_up(self, now_ns: i64, last_began_ns: i64) -> bool:
         """Return whether a frame that is taken now, after `ends_ns`, has to wait for the next turn.
 
         last_began_ns: the time at which the previous request began. If that request alone was slow, the turn goes on,
@@ -74,20 +81,15 @@ class RequestTurn:
         return False
 
 
-_NOT_MUTED: Final = MuteState.NOT_MUTED
-_REQUEST_TAKEN: Final = after(mute(MuteState.NOT_MUTED), MuteEvent.REQUEST_RECEIVED)
-"""The state of every connection whose request was taken: only connections that are not muted are read."""
-
-
 class RequestIntake:
     """The parser and distributor of the frames that one Processor receives."""
 
     __slots__ = (
-        "_handle",
+        "_apis",
         "_is_first_served",
         "_last_began_ns",
         "_now",
-        "_parse",
+        "_parser",
         "_path",
         "_processor_id",
         "_waiting_requests",
@@ -105,15 +107,15 @@ class RequestIntake:
         selector: Selector,
     ) -> None:
         """`now`: nanoseconds. selector: the Processor's; handler threads interrupt its poll."""
-        self._processor_id = processor_id
+        self._processor_id: i64 = processor_id
         self._path = path
-        # Bound once, as they are needed for every request.
-        self._parse = path.parse
-        self._handle = path.handle
+        # As they are needed for every request.
+        self._parser = path.parser
+        self._apis = path.apis
         self._waiting_requests = path.channel.waiting_requests
         self._now = now
         self._wake = selector.wakeup
-        self._last_began_ns = 0  # when the last request began
+        self._last_began_ns: i64 = 0  # when the last request began
         self.turn = RequestTurn(may_run_at_once=path.may_run_at_once)
         self.postponed: list[KafkaChannel] = []
         """Channels whose frame waits for the next turn."""
@@ -135,7 +137,11 @@ class RequestIntake:
         if frame is None:
             frame = reader.next_frame() if reader.buffered else None
         while frame is not None:
-            received_ns = self._now()
+            received_ns: i64 = turn.began_ns
+            if received_ns:
+                turn.began_ns = 0
+            else:
+                received_ns = self._now()
             if received_ns > turn.ends_ns and turn.is_used_up(received_ns, self._last_began_ns):
                 channel.receive = frame
                 self.postponed.append(channel)
@@ -144,14 +150,12 @@ class RequestIntake:
                 return
             # The next request may find the turn used up, and then asks whether this one was slow.
             self._last_began_ns = received_ns
-            connection.mute_state = _REQUEST_TAKEN
-            request = self._parse(
-                frame,
-                connection.context,
-                channel=connection,
-                received_ns=received_ns,
-                processor_id=self._processor_id,
-                release=reader.release,
+            # As `mute` and REQUEST_RECEIVED make of NOT_MUTED: only connections that are not muted are read.
+            connection.muting = RESPONSE_PENDING
+            if connection.session_ends_ns:
+                self.look_at_session(frame, connection, received_ns)
+            request = self._parser.parse(
+                frame, connection.context, connection, received_ns, self._processor_id, reader.release
             )
             # Requests in the queue came earlier, so this one goes behind them.
             if not request.brief or not turn.at_once or self._waiting_requests:
@@ -160,9 +164,8 @@ class RequestIntake:
                     channel.memory.request_waits(request.request_size)
                 self._queue(request)
                 return
-            request.dequeued_ns = received_ns
-            self._handle(request)
-            if connection.mute_state is not _NOT_MUTED or connection.close_requested:
+            self._apis.handle(request)
+            if connection.muting != NOT_MUTED or connection.close_requested:
                 # The request waits in a purgatory, or is throttled, or its client does not read its answers. Frames
                 # behind it wait, which keeps the answers in order.
                 channel.mute()
@@ -172,6 +175,9 @@ class RequestIntake:
                 return
             frame = reader.next_frame()
             is_served = True
+
+    def look_at_session(self, frame: Frame, connection: Connection, received_ns: i64) -> None:
+        """Do nothing: only a login by SASL has an end."""
 
     def take_postponed(self, arrived: list[KafkaChannel]) -> list[KafkaChannel]:
         """Return the channels of a new turn, in the order in which they are served: the `arrived` after the postponed.

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from barnabas.api.request import ConnectionContext, Request, ResponseChannel
 from barnabas.network.connections.connection import Connection
-from barnabas.network.connections.mute_states import MuteState
+from barnabas.network.connections.mute_states import NOT_MUTED
 from barnabas.network.connections.request_intake import RequestIntake
-from barnabas.network.requests.request_channel import Parse, RequestPath
+from barnabas.network.requests.request_channel import RequestPath
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.security.sasl.server_authenticator import SaslServerAuthenticator
+from barnabas.transport.channel.frame_reader import Frame
 from barnabas.transport.channel.kafka_channel import KafkaChannel
 from barnabas.transport.channel.selector_counters import SessionCounters
-from barnabas.transport.channel.transport_layer import Buffer
 from barnabas.transport.selector import Selector
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ class SaslConnection(Connection):
         authenticator, context = self.channel.authenticator, self.context
         if isinstance(authenticator, SaslServerAuthenticator):
             context.authenticated_by_token = authenticator.is_token
-            self.session_ends_ns = authenticator.session_ends_ns
+            self.session_ends_ns = authenticator.session_ends_ns or 0
             if not (authenticator.can_reauthenticate or self.channel.reauthentication_began_ns):
                 sessions.without_reauthentication += 1
             software = authenticator.client_software
@@ -70,7 +72,6 @@ class SessionIntake(RequestIntake):
 
     def __init__(self, processor_id: int, path: RequestPath, now: Callable[[], int], selector: Selector) -> None:
         super().__init__(processor_id, path, now, selector)
-        self._parse = _parse_in_session(path.parse)
         self._selector = selector
 
     def take_requests(self, channel: KafkaChannel, connection: Connection) -> None:
@@ -84,8 +85,21 @@ class SessionIntake(RequestIntake):
             self._selector.counters.sessions.expired += 1
             connection.close_requested = True
 
+    def look_at_session(self, frame: Frame, connection: Connection, received_ns: i64) -> None:
+        """Look at the session of a connection whose session has an end, before its next frame is parsed.
+
+        Raises ReauthenticationBegins for the SaslHandshake of a new login, SessionExpired for a request that is too
+        late.
+        """
+        began_ns = connection.channel.reauthentication_began_ns
+        may_begin = not began_ns or received_ns - began_ns >= REAUTHENTICATE_AT_MOST_EVERY_NS
+        if may_begin and frame[:2] == _HANDSHAKE:
+            raise ReauthenticationBegins(bytes(frame))
+        if received_ns >= connection.session_ends_ns:
+            raise SessionExpired
+
     def _reauthenticate(self, channel: KafkaChannel, connection: Connection, handshake: bytes) -> None:
-        connection.mute_state = MuteState.NOT_MUTED  # the frame is a handshake, which no handler answers
+        connection.muting = NOT_MUTED  # the frame is a handshake, which no handler answers
         if channel.reader.release is not None:
             channel.reader.release()  # the handshake is a copy
         authenticator = cast("SaslServerAuthenticator", channel.authenticator)
@@ -93,40 +107,3 @@ class SessionIntake(RequestIntake):
         self._selector.reauthenticate_peer(channel, authenticator.renewal())
         if channel.ready:
             connection.authenticated(self._selector.counters.sessions)  # the tokens lay behind the handshake
-
-
-def _parse_in_session(parse: Parse) -> Parse:
-    """Return a `parse` that first looks at the connection's session.
-
-    Raises ReauthenticationBegins for the SaslHandshake of a new login, SessionExpired for a request that is too late.
-    """
-
-    def parse_in_session(
-        buffer: Buffer,
-        context: ConnectionContext,
-        /,
-        *,
-        channel: ResponseChannel,
-        received_ns: int,
-        processor_id: int,
-        release: Callable[[], None] | None,
-    ) -> Request[Any]:
-        connection = cast("Connection", channel)
-        ends_ns = connection.session_ends_ns
-        if ends_ns is not None:
-            began_ns = connection.channel.reauthentication_began_ns
-            may_begin = not began_ns or received_ns - began_ns >= REAUTHENTICATE_AT_MOST_EVERY_NS
-            if may_begin and buffer[:2] == _HANDSHAKE:
-                raise ReauthenticationBegins(bytes(buffer))
-            if received_ns >= ends_ns:
-                raise SessionExpired
-        return parse(
-            buffer,
-            context,
-            channel=channel,
-            received_ns=received_ns,
-            processor_id=processor_id,
-            release=release,
-        )
-
-    return parse_in_session

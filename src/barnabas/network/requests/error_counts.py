@@ -85,6 +85,7 @@ def note_errors(request: Request[Any]) -> None:
         notes = request.notes = RequestNotes()
     notes.errors = {code: count for code, count in enumerate(errors) if count}
     request.response = None
+    request.successes = 0
     if request.handler.api_key is ApiKey.FETCH:
         return
     request.body = request.body.__class__()

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
-from barnabas.api.request import ConnectionContext, Request, ResponseChannel
-from barnabas.transport.channel.transport_layer import Buffer
+from barnabas.api.apis import Apis
+from barnabas.api.request_parser import RequestParser
+from barnabas.network.requests.request_metrics import RequestMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -146,44 +147,27 @@ class RequestChannel:
             wake()
 
 
-class Parse(Protocol):
-    """The function that makes a Request of a frame: `api.request_parser.RequestParser.parse`."""
-
-    def __call__(
-        self,
-        buffer: Buffer,
-        connection: ConnectionContext,
-        /,
-        *,
-        channel: ResponseChannel,
-        received_ns: int,
-        processor_id: int,
-        release: Callable[[], None] | None,
-    ) -> Request[Any]:
-        """Parse one whole frame, without its size prefix. Raises InvalidRequest for a frame that is no request."""
-
-
 class RequestHandling(NamedTuple):
-    """The functions that the broker supplies for each request: parse it, handle it, account for its end."""
+    """The parts of the broker that meet each request: one parses it, one handles it, one counts it at its end."""
 
-    parse: Parse
-    handle: Callable[[Request[Any]], None]
+    parser: RequestParser
+    apis: Apis
     """Answers a request, now or later. Called on a handler thread, or for a brief request on its Processor's thread."""
-    on_complete: Callable[[Request[Any]], None] | None = None
-    """Called on the Processor's thread with each request whose answer has left; all its time stamps are set."""
+    metrics: RequestMetrics
+    """Given each request whose answer has left, on the Processor's thread; all its time stamps are set."""
 
 
 class RequestPath:
-    """The queue and functions of one plane's requests, and whether brief requests may run at once.
+    """The queue and parts of one plane's requests, and whether brief requests may run at once.
 
     The SocketServer makes one for each plane; all Processors of the plane share it. Immutable, so no lock.
     """
 
-    __slots__ = ("channel", "handle", "may_run_at_once", "on_complete", "parse")
+    __slots__ = ("apis", "channel", "may_run_at_once", "metrics", "parser")
 
     def __init__(self, channel: RequestChannel, handling: RequestHandling, *, may_run_at_once: bool = True) -> None:
         self.channel = channel
-        self.parse = handling.parse
-        self.handle = handling.handle
-        self.on_complete = handling.on_complete
+        self.parser = handling.parser
+        self.apis = handling.apis
+        self.metrics = handling.metrics
         self.may_run_at_once = may_run_at_once

@@ -1,9 +1,9 @@
 """The times, sizes and errors of requests by API, counted when a request's answer has left.
 
-`record` is the network layer's `on_complete`: called on the thread of the request's Processor, which alone adds to the
-tables of its id; so `record` takes no lock and makes no object. Every request pays for `record`
-(benchmarks/metrics_cost.py; docs/metrics.md). `_lock` guards the set of tables, and what `tick` and `samples` remember
-between calls; these two run on the scheduler's thread and on the threads that publish.
+The Processor of a request calls `record`, and alone adds to the tables of its id; so `record` takes no lock and makes
+no object. Every request pays for it (benchmarks/metrics_cost.py; docs/metrics.md). `_lock` guards the set of tables,
+and what `tick` and `samples` remember between calls; these two run on the scheduler's thread and on the threads that
+publish.
 
 A request's stages lie between its time stamps, in nanoseconds (docs/kafka-facts.md, request stages). A produce with
 acks=all that a handler thread ran:
@@ -23,13 +23,13 @@ milliseconds. ResponseBytes and barnabas.network:type=RequestPath are Barnabas's
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.api.request import ConnectionContext, Handler, Request, RequestNotes
 from barnabas.api.request_log import RequestLog
-from barnabas.metrics.histogram import DURATION_SHIFT, HIGHEST, INDEX, bucket_of
+from barnabas.metrics.counts import INDEX, listed
+from barnabas.metrics.histogram import DURATION_SHIFT, HIGHEST, INDEXED, bucket_of
 from barnabas.metrics.metrics_registry import Sample
 from barnabas.network.requests.error_counts import error_counter_of
 from barnabas.network.requests.request_samples import (
@@ -43,10 +43,19 @@ from barnabas.network.requests.request_samples import (
 )
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.kafka_releases import FIRST_CURRENT_VERSION
-from barnabas.protocol.messages.message import Message
+from barnabas.runtime.compiler_marks import mypyc_attr
+from barnabas.runtime.locks import Lock
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 logger = logging.getLogger(__name__)
 
+MOST_KEYS: Final = 128
+"""More than the largest API key."""
+_UNSIGNED: Final = 0xFFFF
+"""Makes a version below zero one above all others."""
+INDEXED_NS: Final = INDEXED << DURATION_SHIFT
 MOST_DEPRECATED_CLIENTS: Final = 1000
 """The limit for metrics of deprecated requests, because clients choose the software names in them."""
 
@@ -65,14 +74,16 @@ def request_name(api_key: ApiKey) -> str:
     return "".join(word.capitalize() for word in api_key.name.split("_"))
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RequestMetrics:
     """A metric family. `record` is for the network layer; `tick` and `samples` for the registry."""
 
     def __init__(self, log: RequestLog | None = None) -> None:
         """log: the request log, which writes the requests that it noted when they came."""
         self._log = RequestLog() if log is None else log
-        self._tables: dict[int, dict[Handler, RequestTable]] = {}
-        self._lock = threading.Lock()
+        # A row of MOST_KEYS for each Processor, by API key.
+        self._tables: list[RequestTable | None] = []
+        self._lock = Lock()
         self._retired: dict[TableKey, RequestTable] = {}
         self._deprecated: dict[DeprecatedKey, int] = {}
         self._samples = RequestSamples()
@@ -81,87 +92,78 @@ class RequestMetrics:
 
     def record(self, request: Request[Any]) -> None:
         """Count a request that has ended, with its answer sent or dropped."""
-        # Look-ups that nearly always succeed stand in `try`, which costs nothing unless they fail; every request would
-        # pay for a test of lengths and ranges.
+        place: i64 = request.processor_id * MOST_KEYS + request.handler.key
         try:
-            table = self._tables[request.processor_id][request.handler]
-        except KeyError:
-            table = self._new_table(request)
-        follower = table.follower
-        if follower is not None:
+            known = self._tables[place]
+        except IndexError:
+            known = None
+        table = known if known is not None else self._new_table(request, place)
+        if table.follower is not None:
             body = request.body
             state = body.replica_state  # from v15 on (KIP-903), instead of `replica_id`
             if body.replica_id >= 0 or (state is not None and state.replica_id >= 0):
-                table = follower
-        version = request.api_version
-        try:
-            table.versions[version] += 1
-        except IndexError:
+                table = table.follower
+        version = request.api_version & _UNSIGNED
+        if version > table.last_version:
             # ApiVersions in a version above the highest here is answered with UNSUPPORTED_VERSION (KIP-511), so it is
             # counted, as an unknown version.
-            version = -1
-            table.versions[version] += 1
+            version = table.last_version + 1
+        table.versions[version] += 1
         if request.notes is not None:
             _record_notes(table, request.notes)
             self._log.completed(request)
-        answer = request.response
-        if answer is not None:
+        if version < table.first_current_version:
+            self._count_deprecated(table, request, version)
+        elif request.successes:
+            table.successes += request.successes
+        elif request.response is not None:
             count_errors = table.error_counters[version]
             if count_errors is None:
-                self._count_first_or_old(table, request, answer, version)
-            else:
-                count_errors(answer, table.errors)
-        elif 0 <= version < table.first_current_version:
-            self._count_deprecated(request, version)
+                count_errors = table.error_counters[version] = error_counter_of(request, request.response)
+            count_errors(request.response, table.errors)
         received_ns = request.received_ns
+        local_ns = request.local_complete_ns
         completed_ns = request.response_complete_ns
         sent_ns = request.sent_ns
-        try:
-            request_size = INDEX[request.request_size]
-            response_size = INDEX[request.response_size]
-            total = INDEX[(sent_ns - received_ns) >> DURATION_SHIFT]
-        except IndexError:  # one of them is large
-            record_stages(table, request)
-            return
-        local_ns = request.local_complete_ns
+        request_size = request.request_size
+        response_size = request.response_size
         # Most requests pass no queue, neither before they run nor before they are answered; some of them wait in
         # between, for replicas or for records. No stage is longer than the whole: if INDEX has the whole, it has all.
         if (
             received_ns == request.dequeued_ns <= local_ns <= completed_ns == request.response_dequeued_ns
+            and (request_size | response_size) < INDEXED
+            and sent_ns - received_ns < INDEXED_NS
             and not request.throttle_time_ms
         ):
-            table.request_bytes[request_size] += 1
-            table.response_bytes[response_size] += 1
+            table.request_bytes[INDEX[request_size]] += 1
+            table.response_bytes[INDEX[response_size]] += 1
             table.local[INDEX[(local_ns - received_ns) >> DURATION_SHIFT]] += 1
             if completed_ns > local_ns:
                 table.remote[INDEX[(completed_ns - local_ns) >> DURATION_SHIFT]] += 1
             table.response_send[INDEX[(sent_ns - completed_ns) >> DURATION_SHIFT]] += 1
-            table.total[total] += 1
+            table.total[INDEX[(sent_ns - received_ns) >> DURATION_SHIFT]] += 1
         else:
             record_stages(table, request)
 
-    def _new_table(self, request: Request[Any]) -> RequestTable:
+    def _new_table(self, request: Request[Any], place: int) -> RequestTable:
         handler, context = request.handler, request.connection
         with self._lock:
-            tables = self._tables.setdefault(request.processor_id, {})
-            table = tables[handler] = _table_of(handler, context)
+            tables = self._tables
+            if place >= len(tables):
+                # A new list: another Processor may be reading this one.
+                rows = request.processor_id + 1 - len(tables) // MOST_KEYS
+                nothing: list[RequestTable | None] = [None] * (rows * MOST_KEYS)
+                tables = self._tables = tables + nothing
+            table = tables[place] = _table_of(handler, context)
             if handler.api_key is ApiKey.FETCH:
                 table.follower = _table_of(handler, context)
             return table
 
-    def _count_first_or_old(self, table: RequestTable, request: Request[Any], answer: Message, version: int) -> None:
-        """Count the errors of a version's first answer, whose function is found here, and of every deprecated version.
-
-        A deprecated version is given no function, so that each of its requests comes here and is counted as such.
-        """
-        counter = error_counter_of(request, answer)
-        counter(answer, table.errors)
-        if version < 0 or version >= table.first_current_version:
-            table.error_counters[version] = counter
-        else:
-            self._count_deprecated(request, version)
-
-    def _count_deprecated(self, request: Request[Any], version: int) -> None:
+    def _count_deprecated(self, table: RequestTable, request: Request[Any], version: int) -> None:
+        """Count the errors of an answer in a deprecated version, and the request by its client's software."""
+        answer = request.response
+        if answer is not None:
+            error_counter_of(request, answer)(answer, table.errors)
         context = request.connection
         key = (
             request_name(request.handler.api_key),
@@ -188,39 +190,47 @@ class RequestMetrics:
     def counts_of(self, processor_id: int) -> ProcessorCounts:
         """Return the requests and answers of one Processor's connections since its start."""
         with self._lock:
-            tables = [table for _, table in _keyed(self._tables.get(processor_id, {}))]
-        requests = sum(sum(table.versions) for table in tables)
+            tables = [table for _, table in _keyed(self._tables_of(processor_id))]
+        requests = sum(table.requests for table in tables)
+        sizes = [listed(table.response_bytes) for table in tables]
         # A request with acks=0 has no answer, and counts as one of no bytes.
-        silent = sum(table.response_bytes[0] for table in tables)
-        buckets = [bucket for table in tables for bucket, count in enumerate(table.response_bytes) if count]
+        silent = sum(counts[0] for counts in sizes)
+        buckets = [bucket for counts in sizes for bucket, count in enumerate(counts) if count]
         return ProcessorCounts(requests, max(requests - silent, 0), float(HIGHEST[max(buckets, default=0)]))
 
     def retire_all_but(self, processor_ids: Collection[int]) -> None:
         """Merge the counts of Processors that have ended into one table an API: the number of tables stays bounded."""
         with self._lock:
-            for processor_id in self._tables.keys() - set(processor_ids):
-                for key, table in _keyed(self._tables.pop(processor_id)):
+            for processor_id in set(range(len(self._tables) // MOST_KEYS)) - set(processor_ids):
+                for key, table in _keyed(self._tables_of(processor_id)):
                     if key in self._retired:
                         self._retired[key].add(table)
                     else:
                         self._retired[key] = table
+                first = processor_id * MOST_KEYS
+                self._tables[first : first + MOST_KEYS] = [None] * MOST_KEYS
+
+    def _tables_of(self, processor_id: int) -> Sequence[RequestTable | None]:
+        return self._tables[processor_id * MOST_KEYS : (processor_id + 1) * MOST_KEYS]
 
     def _by_key(self) -> Tables:
         tables: Tables = {key: [table] for key, table in self._retired.items()}
-        for of_processor in self._tables.values():
-            for key, table in _keyed(of_processor):
-                tables.setdefault(key, []).append(table)
+        for key, table in _keyed(self._tables):
+            tables.setdefault(key, []).append(table)
         return tables
 
 
 def _table_of(handler: Handler, context: ConnectionContext) -> RequestTable:
     first_current = FIRST_CURRENT_VERSION.get(handler.api_key, 0)
-    return RequestTable(handler.max_version + 1, first_current, context.plane, context.listener_name)
+    return RequestTable(handler.max_version, first_current, context.plane, context.listener_name)
 
 
-def _keyed(tables: Mapping[Handler, RequestTable]) -> Iterable[tuple[TableKey, RequestTable]]:
-    for handler, table in tables.items():
-        name = request_name(handler.api_key)
+def _keyed(tables: Sequence[RequestTable | None]) -> Iterable[tuple[TableKey, RequestTable]]:
+    """Yield what each table counts. tables: of whole Processors."""
+    for place, table in enumerate(tables):
+        if table is None:
+            continue
+        name = request_name(ApiKey(place % MOST_KEYS))
         if table.follower is None:
             yield TableKey(name, name, table.plane, table.listener), table
         else:

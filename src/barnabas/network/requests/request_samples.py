@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import add
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.metrics.counts import Counts, counts_of, listed
 from barnabas.metrics.histogram import BUCKETS, DURATION_UNIT_MS, RecentWeights, distribution
 from barnabas.metrics.meter import Meter
 from barnabas.metrics.metrics_registry import MBeanName, Sample
 from barnabas.network.requests.error_counts import ErrorCounter, new_error_counts
 from barnabas.protocol.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+NO_COUNTS: Final = [0] * BUCKETS
 BUCKET_LISTS: Final = (
     "request_queue",
     "local",
@@ -44,6 +49,7 @@ class RequestTable:
         "errors",
         "first_current_version",
         "follower",
+        "last_version",
         "listener",
         "local",
         "plane",
@@ -54,42 +60,53 @@ class RequestTable:
         "response_bytes",
         "response_queue",
         "response_send",
+        "successes",
         "temporary_memory",
         "throttle",
         "total",
         "versions",
     )
 
-    def __init__(self, versions: int, first_current_version: int, plane: str, listener: str) -> None:
-        """versions: how many there are, from 0; those below `first_current_version` are deprecated."""
-        self.versions = [0] * (versions + 1)
+    def __init__(self, last_version: int, first_current_version: int, plane: str, listener: str) -> None:
+        """last_version: the first is 0; those below `first_current_version` are deprecated."""
+        self.last_version: i64 = last_version
+        self.versions: Counts = counts_of([0] * (last_version + 2))
         """Requests by version; the last item is for unknown versions."""
-        self.error_counters: list[ErrorCounter | None] = [None] * (versions + 1)
+        self.error_counters: list[ErrorCounter | None] = [None] * (last_version + 2)
         self.errors = new_error_counts()
-        self.first_current_version = first_current_version
+        self.successes: i64 = 0
+        """The errors NONE of answers that said nothing else, beside those in `errors`."""
+        self.first_current_version: i64 = first_current_version
         self.plane = plane
         self.listener = listener
-        self.queued = 0
+        self.queued: i64 = 0
         """Requests that went through the request queue; the others ran at once."""
-        self.request_queue = [0] * BUCKETS
-        self.local = [0] * BUCKETS
-        self.remote = [0] * BUCKETS
-        self.throttle = [0] * BUCKETS
-        self.response_queue = [0] * BUCKETS
-        self.response_send = [0] * BUCKETS
-        self.total = [0] * BUCKETS
-        self.request_bytes = [0] * BUCKETS
-        self.response_bytes = [0] * BUCKETS
-        self.conversions = [0] * BUCKETS
-        self.temporary_memory = [0] * BUCKETS
+        self.request_queue: Counts = counts_of(NO_COUNTS)
+        self.local: Counts = counts_of(NO_COUNTS)
+        self.remote: Counts = counts_of(NO_COUNTS)
+        self.throttle: Counts = counts_of(NO_COUNTS)
+        self.response_queue: Counts = counts_of(NO_COUNTS)
+        self.response_send: Counts = counts_of(NO_COUNTS)
+        self.total: Counts = counts_of(NO_COUNTS)
+        self.request_bytes: Counts = counts_of(NO_COUNTS)
+        self.response_bytes: Counts = counts_of(NO_COUNTS)
+        self.conversions: Counts = counts_of(NO_COUNTS)
+        self.temporary_memory: Counts = counts_of(NO_COUNTS)
         self.follower: RequestTable | None = None
         """For Fetch, the table of followers' requests; this table then holds the consumers' requests."""
 
     def add(self, other: RequestTable) -> None:
         """Add the counts of another table of the same API. The Processors of both tables have ended."""
         self.queued += other.queued
-        for name in ("versions", "errors", *BUCKET_LISTS):
-            setattr(self, name, list(map(add, getattr(self, name), getattr(other, name))))
+        self.successes += other.successes
+        self.errors = list(map(add, self.errors, other.errors))
+        for name in ("versions", *BUCKET_LISTS):
+            setattr(self, name, counts_of(map(add, getattr(self, name), getattr(other, name))))
+
+    @property
+    def requests(self) -> int:
+        """The number of requests."""
+        return sum(listed(self.versions))
 
 
 GROUP: Final = "kafka.network"
@@ -207,12 +224,12 @@ def _by_name(tables: Tables) -> dict[str, list[RequestTable]]:
 def _histograms(tables: Tables) -> Iterator[tuple[MBeanName, list[int], Stage]]:
     """Yield name, bucket counts and stage of every histogram."""
     for request, several in _by_name(tables).items():
-        requests = sum(sum(table.versions) for table in several)
+        requests = sum(table.requests for table in several)
         if not requests:
             continue
         tags = (("request", request),)
         for stage in (*STAGES, *CONVERSION_STAGES) if request in CONVERTING else STAGES:
-            counts = _sum([getattr(table, stage.buckets) for table in several])
+            counts = _sum([listed(getattr(table, stage.buckets)) for table in several])
             # Bucket 0 is for zero. The tables are read while they are filled, so the difference may be below zero.
             if stage.is_sparse:
                 counts[0] += max(requests - sum(counts), 0)
@@ -222,7 +239,7 @@ def _histograms(tables: Tables) -> Iterator[tuple[MBeanName, list[int], Stage]]:
 def _counters(tables: Tables, deprecated: Mapping[DeprecatedKey, int]) -> Iterator[tuple[MBeanName, int]]:
     """Yield name and count of every counter."""
     for request, several in _by_name(tables).items():
-        versions = _sum([table.versions for table in several])
+        versions = _sum([listed(table.versions) for table in several])
         for version, count in enumerate(versions):
             if count:
                 text = UNKNOWN_VERSION if version == len(versions) - 1 else str(version)
@@ -230,6 +247,7 @@ def _counters(tables: Tables, deprecated: Mapping[DeprecatedKey, int]) -> Iterat
         if request in (CONSUMER_FETCH, FOLLOWER_FETCH):
             continue
         errors = _sum([table.errors for table in several])
+        errors[0] += sum(table.successes for table in several)
         for code in range(-1, len(errors) - 1):
             if errors[code]:
                 error = (("request", request), ("error", _error_name(code)))
@@ -246,7 +264,7 @@ def _paths(tables: Tables) -> Iterator[tuple[MBeanName, int]]:
     paths: dict[MBeanName, int] = {}
     for key, several in tables.items():
         queued = sum(table.queued for table in several)
-        inline = max(sum(sum(table.versions) for table in several) - queued, 0)
+        inline = max(sum(table.requests for table in several) - queued, 0)
         for path, count in (("queue", queued), ("inline", inline)):
             if count:
                 name = _path_name(key, path)

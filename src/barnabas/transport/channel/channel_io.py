@@ -27,12 +27,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from barnabas.transport.channel.authenticator import AuthenticationFailed
 from barnabas.transport.channel.frame_reader import InvalidReceive
 from barnabas.transport.channel.kafka_channel import ChannelState, KafkaChannel
 from barnabas.transport.channel.open_channels import OpenChannels, PollResults
 from barnabas.transport.poller import READABLE, WRITABLE, Poller
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 logger = logging.getLogger(__name__)
 
@@ -69,14 +73,14 @@ class ChannelIO:
         if (channel.readable or channel.reader.buffered) and not channel.in_ready_list and not channel.closed:
             self.read_soon(channel)
 
-    def read_ready(self, now_ns: int) -> list[KafkaChannel]:
+    def read_ready(self, now_ns: i64) -> list[KafkaChannel]:
         """Receive once from every channel in `ready`.
 
         Returns the channels with a whole frame, which is in `receive`.
         """
         # One receive and one frame for each channel: a client that never stops sending cannot starve the others.
-        still_ready = []
-        completed = []
+        still_ready: list[KafkaChannel] = []
+        completed: list[KafkaChannel] = []
         for channel in self.ready:
             if channel.muted or not channel.ready:  # muted or closed since it joined the list
                 channel.in_ready_list = False
@@ -84,8 +88,9 @@ class ChannelIO:
             if channel.receive is not None:
                 still_ready.append(channel)  # its frame of an earlier turn has not been taken yet
                 continue
+            reader = channel.reader
             try:
-                frame = channel.read()
+                frame = reader.read() if channel.network_ns < 0 else channel.timed_read(self._now)
             except OSError as error:
                 self._channels.fail(channel, channel.state, error)
                 continue
@@ -96,7 +101,6 @@ class ChannelIO:
                 self.close_invalid(channel, error)
                 continue
             channel.last_active_ns = now_ns
-            reader = channel.reader
             if channel.memory is not None:
                 channel.memory.update()
             if frame is not None:
@@ -162,7 +166,7 @@ class ChannelIO:
         if not channel.outgoing.writable:
             return False
         try:
-            if channel.write():
+            if channel.outgoing.write() if channel.network_ns < 0 else channel.timed_write(self._now):
                 return True
         except OSError as error:
             self._fail_send(channel, error)
@@ -174,7 +178,7 @@ class ChannelIO:
         """Close a channel whose connection is gone. A server that refuses this side has said so before it closed."""
         if channel.ready and not channel.reader.received:
             try:
-                channel.read()
+                channel.reader.read()
             except AuthenticationFailed as refusal:
                 self._fail_refused(channel, refusal)
                 return
@@ -214,6 +218,7 @@ class ChannelIO:
             channel.last_active_ns = now_ns
             if self.write(channel):
                 self._results.completed_sends.append(channel)
+                self._results.has_any = True
                 if self._channels.is_closing(channel):
                     self._channels.fail(channel, channel.state)
             if channel.memory is not None:

@@ -75,6 +75,7 @@ class ChannelSetup:
         "_channels",
         "_connect_errors",
         "_counters",
+        "_delayed_closes",
         "_dialled",
         "_factory",
         "_failed_authentication_delay_ns",
@@ -82,7 +83,7 @@ class ChannelSetup:
         "_now",
         "_open_socket",
         "_results",
-        "delayed_closes",
+        "has_delayed_closes",
     )
 
     def __init__(
@@ -107,7 +108,9 @@ class ChannelSetup:
         self._connect_errors: dict[str, OSError | AuthenticationFailed] = {}  # until taken: no poll has to empty it
         self._dialled: set[str] = set()
         """The connections that this side makes, until each is ready or lost: only their errors are kept."""
-        self.delayed_closes: deque[DelayedClose] = deque()
+        self.has_delayed_closes = False
+        """Whether there are any: a poll tests this alone."""
+        self._delayed_closes: deque[DelayedClose] = deque()
         """The pending closes, in the order in which they are due, since all delays are the same."""
 
     def connect(
@@ -142,7 +145,7 @@ class ChannelSetup:
         self._dialled.add(connection_id)
         if not error:
             # Connected at once: the Poller may report no event, so the next poll must not wait for one.
-            self._channels.to_report.append(channel)
+            self._channels.report(channel)
 
     def take_connect_error(self, connection_id: str) -> OSError | AuthenticationFailed | None:
         """Return why a connection that this side began did not become ready, and forget the error; None: no error."""
@@ -214,6 +217,7 @@ class ChannelSetup:
                 self._counters.successful_authentications += 1
             self._dialled.discard(channel.connection_id)
             self._results.connected.append(channel.connection_id)
+            self._results.has_any = True
         # A handshake may have received the first request with its own last bytes; the Poller, asked after that, sees an
         # empty socket.
         if channel.reader.received or had_handshake:
@@ -239,13 +243,14 @@ class ChannelSetup:
             self._channels.fail(channel, ChannelState.AUTHENTICATION_FAILED)  # the transport's handshake has failed
         elif self._failed_authentication_delay_ns > 0:
             due_ns = self._now() + self._failed_authentication_delay_ns
-            self.delayed_closes.append(DelayedClose(due_ns, channel, error.answer))
+            self._delayed_closes.append(DelayedClose(due_ns, channel, error.answer))
+            self.has_delayed_closes = True
         else:
             self._close_refused(channel, error.answer)
 
     def close_delayed(self, now_ns: int) -> float:
         """Close rejected channels whose delay is over. Returns the milliseconds until the next one is due."""
-        delayed = self.delayed_closes
+        delayed = self._delayed_closes
         while delayed:
             due_ns, channel, answer = delayed[0]
             if due_ns > now_ns:
@@ -253,10 +258,11 @@ class ChannelSetup:
             delayed.popleft()
             if not channel.closed:
                 self._close_refused(channel, answer)
+        self.has_delayed_closes = False
         return inf
 
     def _close_refused(self, channel: KafkaChannel, answer: Sequence[Any]) -> None:
-        channel.outgoing.add(answer)
+        channel.outgoing.add(list(answer))
         channel.discard_unread()
         self._io.close_when_sent(channel)
 

@@ -14,15 +14,16 @@ nothing is allocated because of a length prefix.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from barnabas.protocol.frame_start import frame_size
 from barnabas.transport.frame_buffer_pool import FrameBufferPool, PooledFrame
 from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 
-_LENGTH: Final = struct.Struct(">i")
-_length_in: Final = _LENGTH.unpack_from
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
 _PREFIX_BYTES: Final = 4
 RECEIVE_BYTES: Final = 65536
 LARGE_FRAME_BYTES: Final = 65536
@@ -84,6 +85,7 @@ class FrameReader:
 
     __slots__ = (
         "_buffer",
+        "_data",
         "_filled",
         "_lease",
         "_max_bytes",
@@ -118,29 +120,31 @@ class FrameReader:
         self._recv = recv
         self._recv_into = recv_into
         self._pool = pool
-        self._max_bytes = self._max_request_bytes = max_bytes
+        self._max_bytes: i64 = max_bytes
+        self._max_request_bytes: i64 = max_bytes
         self._memory = memory
         # Where memory is limited, the beginning of a frame that waits for its lease is not charged, so it must be
         # small.
-        self._receive_bytes = RECEIVE_BYTES if memory is None else FREE_BYTES - LEASED_FRAME_BYTES
+        self._receive_bytes: i64 = RECEIVE_BYTES if memory is None else FREE_BYTES - LEASED_FRAME_BYTES
         # The largest receive that, when it is exactly one frame, `read` returns without any bookkeeping.
-        self._whole_bytes = 0
+        self._whole_bytes: i64 = 0
         self.limit_frames(None)
-        self.buffered = b""
-        """Bytes received and not cut into frames yet, at most `RECEIVE_BYTES` and one small frame; empty if there are
-        none."""
-        self._position = 0
-        # The beginning of a small frame, and how many bytes it lacks at least.
+        # What was received last, at most `RECEIVE_BYTES` and a small frame; frames were cut out up to `_position`.
+        self._data = b""
+        self._position: i64 = 0
+        self.buffered: i64 = 0
+        """The number of bytes received and not cut into frames yet."""
+        # The beginning of a small frame, and how many bytes it lacks at least; 0 if none has begun.
         self._pieces: list[bytes] = []
-        self._missing = 0
+        self._missing: i64 = 0
         # The large frame being received: its buffer, its size, the bytes of it that are here.
         self._buffer: bytearray | None = None
-        self._size = 0
-        self._filled = 0
+        self._size: i64 = 0
+        self._filled: i64 = 0
         self._lease: MemoryLease | None = None
         self.waiting = False
         """Whether a frame has begun that waits for its lease: nothing more is read."""
-        self.received = 0
+        self.received: i64 = 0
         """The bytes received in all."""
         self.drained = False
         """Whether the last receive emptied the socket: the next receive waits for the Poller's event."""
@@ -160,17 +164,17 @@ class FrameReader:
     @property
     def bytes_held(self) -> int:
         """The bytes received that belong to no returned frame yet."""
-        return len(self.buffered) - self._position + sum(map(len, self._pieces)) + self._filled
+        return self.buffered + sum(map(len, self._pieces)) + self._filled
 
     @property
     def bytes_kept(self) -> int:
         """The memory of bytes received and not returned; 0 if the frame in progress has a lease."""
-        return 0 if self._lease is not None else len(self.buffered) + sum(map(len, self._pieces))
+        return 0 if self._lease is not None else len(self._data) + sum(map(len, self._pieces))
 
     @property
     def missing(self) -> int:
         """The bytes that the frame being received lacks, as far as its size is known."""
-        return self._size - self._filled if self._buffer is not None else self._missing if self._pieces else 0
+        return self._size - self._filled if self._buffer is not None else self._missing
 
     def read(self) -> Frame | None:
         """Return a frame received before, or receive once and return the first whole frame, if any.
@@ -191,22 +195,21 @@ class FrameReader:
         except BlockingIOError:
             self.drained = True
             return None
-        count = len(data)
+        count: i64 = len(data)
         self.received += count
         # A short read means that the socket is empty, so the call that would block can be saved (epoll(7)).
         self.drained = count < self._receive_bytes
         # The beginning of a frame is waiting: these bytes continue it, and need not complete it.
-        if self._pieces:
+        if self._missing:
             return self._add_piece(data)
-        if _PREFIX_BYTES < count <= self._whole_bytes and _length_in(data)[0] == count - _PREFIX_BYTES:
+        if _PREFIX_BYTES < count <= self._whole_bytes and frame_size(data, 0) == count - _PREFIX_BYTES:
             # The usual case: one whole request.
             self.release = None
             return data[_PREFIX_BYTES:]
         if not count:
             self.ended = True
             return None
-        self.buffered = data
-        self._position = 0
+        self._hold(data)
         return self.next_frame()
 
     def next_frame(self) -> Frame | None:
@@ -214,14 +217,14 @@ class FrameReader:
 
         Raises InvalidReceive for an impossible length.
         """
-        data = self.buffered
-        position = self._position
-        held = len(data) - position
+        held = self.buffered
         if held < _PREFIX_BYTES:
             if held:
                 self._keep_rest(_PREFIX_BYTES)
             return None
-        (size,) = _LENGTH.unpack_from(data, position)
+        data = self._data
+        position = self._position
+        size: i64 = frame_size(data, position)
         if not 0 <= size <= self._max_bytes:
             raise self._invalid(size)
         start = position + _PREFIX_BYTES
@@ -230,10 +233,10 @@ class FrameReader:
             return self._next_leased_frame(self._memory, start, end)
         if end <= len(data):
             if end == len(data):
-                self.buffered = b""
-                self._position = 0
+                self._hold(b"")
             else:
                 self._position = end
+                self.buffered = len(data) - end
             self.release = None
             return data[start:end]
         if size < LARGE_FRAME_BYTES:
@@ -242,12 +245,12 @@ class FrameReader:
             self._start_large(size, data[start:])
         return None
 
-    def _next_leased_frame(self, memory: FrameLeases, start: int, end: int) -> Frame | None:
+    def _next_leased_frame(self, memory: FrameLeases, start: i64, end: i64) -> Frame | None:
         """Return the whole frame between two positions, which needs a lease, or wait for its lease or its rest.
 
         Raises InvalidReceive for a frame that is larger than the pool ever gives.
         """
-        data = self.buffered
+        data = self._data
         size = end - start
         is_whole = end <= len(data)
         if not is_whole and len(data) - start < LEASED_FRAME_BYTES:
@@ -261,8 +264,7 @@ class FrameReader:
             self.waiting = self._lease is None
             if self._lease is None:
                 # The bytes before this frame are dropped, so that a channel that waits holds nothing but the frame.
-                self.buffered = data[start - _PREFIX_BYTES :]
-                self._position = 0
+                self._hold(data[start - _PREFIX_BYTES :])
                 return None
         if not is_whole:
             if size < LARGE_FRAME_BYTES:
@@ -272,16 +274,15 @@ class FrameReader:
             return None
         lease, self._lease = self._lease, None
         memory.hand_over()
-        self.buffered = data[end:]
-        self._position = 0
+        self._hold(data[end:])
         self.release = LeasedFrame(lease, memory.pool).release
         return data[start:end]
 
     def close(self) -> None:
         """Drop the received bytes, and give the buffer and the lease back."""
-        self.buffered = b""
-        self._position = 0
+        self._hold(b"")
         self._pieces.clear()
+        self._missing = 0
         buffer = self._buffer
         lease, self._lease = self._lease, None
         if buffer is not None:
@@ -291,8 +292,8 @@ class FrameReader:
         if lease is not None and self._memory is not None:
             self._memory.give_back(lease)
 
-    def _invalid(self, size: int) -> InvalidReceive:
-        self.buffered = b""
+    def _invalid(self, size: i64) -> InvalidReceive:
+        self._hold(b"")
         if size < 0:
             return InvalidReceive(f"Invalid receive (size = {size})")
         text = f"Invalid receive (size = {size} larger than {self._max_bytes})"
@@ -302,12 +303,17 @@ class FrameReader:
             text += ": these bytes begin an HTTP request"
         return InvalidReceive(text)
 
-    def _keep_rest(self, frame_bytes: int) -> None:
-        rest = self.buffered[self._position :]
+    def _hold(self, data: bytes) -> None:
+        """Keep received bytes to cut frames out of them."""
+        self._data = data
+        self._position = 0
+        self.buffered = len(data)
+
+    def _keep_rest(self, frame_bytes: i64) -> None:
+        rest = self._data[self._position :]
         self._pieces.append(rest)
         self._missing = frame_bytes - len(rest)
-        self.buffered = b""
-        self._position = 0
+        self._hold(b"")
 
     def _add_piece(self, data: bytes) -> Frame | None:
         if not data:
@@ -322,12 +328,12 @@ class FrameReader:
             if len(pieces) > _PIECES_BEFORE_JOIN:
                 pieces[:] = [b"".join(pieces)]
             return None
-        self.buffered = b"".join(pieces)
-        self._position = 0
+        self._hold(b"".join(pieces))
         pieces.clear()
+        self._missing = 0
         return self.next_frame()
 
-    def _start_large(self, size: int, head: bytes) -> None:
+    def _start_large(self, size: i64, head: bytes) -> None:
         buffer = self._pool.take()
         if self._lease is not None and len(buffer) > size + _PREFIX_BYTES:
             del buffer[size + _PREFIX_BYTES :]  # no more than the lease says
@@ -337,8 +343,7 @@ class FrameReader:
         self._buffer = buffer
         self._size = size
         self._filled = len(head)
-        self.buffered = b""
-        self._position = 0
+        self._hold(b"")
 
     def _read_large(self) -> Frame | None:
         buffer = self._buffer
@@ -382,12 +387,11 @@ class FrameReader:
             pooled = PooledFrame(self._pool, buffer, size, lease, memory.pool)
         self.release = pooled.release
         if memory is None and len(following) == _PREFIX_BYTES:
-            (next_size,) = _LENGTH.unpack(following)
+            next_size = frame_size(following, 0)
             if LARGE_FRAME_BYTES <= next_size <= self._max_bytes:
                 self._start_large(next_size, b"")
                 return pooled.view
         if following:
             # A small frame, the first bytes of a prefix, or an impossible length that `next_frame` will reject.
-            self.buffered = following
-            self._position = 0
+            self._hold(following)
         return pooled.view

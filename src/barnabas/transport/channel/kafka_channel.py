@@ -20,7 +20,7 @@ from contextlib import suppress
 from enum import Enum
 from errno import ECONNRESET
 from math import inf
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.transport.channel.authenticator import AuthenticationFailed, Authenticator
 from barnabas.transport.channel.frame_reader import FREE_BYTES, RECEIVE_BYTES, Frame, FrameReader
@@ -28,6 +28,9 @@ from barnabas.transport.channel.send import Send
 from barnabas.transport.channel.transport_layer import TransportLayer
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.memory_pool import MemoryLease, MemoryPool
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 
 class ChannelState(Enum):
@@ -66,7 +69,6 @@ class KafkaChannel:
         "muted",
         "network_ns",
         "outgoing",
-        "read",
         "readable",
         "reader",
         "ready",
@@ -74,7 +76,6 @@ class KafkaChannel:
         "receive",
         "state",
         "transport",
-        "write",
     )
 
     def __init__(
@@ -91,7 +92,7 @@ class KafkaChannel:
         self.connection_id = connection_id
         self.transport = transport
         self.authenticator = authenticator
-        self.reauthentication_began_ns = 0
+        self.reauthentication_began_ns: i64 = 0
         """When the client last began to log in again on this connection; 0: it has logged in once at most."""
         self.fd = transport.fileno()
         self.state = ChannelState.AUTHENTICATE
@@ -100,9 +101,6 @@ class KafkaChannel:
         self.reader = FrameReader(transport.recv, transport.recv_into, pool, max_receive_bytes, memory)
         self.outgoing = Send(transport) if memory is None else Send(transport, FREE_BYTES)
         self.memory = memory
-        # Bound once: the Selector calls these for every request.
-        self.read: Callable[[], Frame | None] = self.reader.read
-        self.write: Callable[[], bool] = self.outgoing.write
         self.receive: Frame | None = None
         self.muted = False
         self.readable = False
@@ -116,34 +114,33 @@ class KafkaChannel:
         self.in_ready_list = False
         self.in_write_list = False
         self.closed = False
-        self.last_active_ns = now_ns
-        self.network_ns = -1
+        self.last_active_ns: i64 = now_ns
+        self.network_ns: i64 = -1
         """The nanoseconds spent receiving and sending since they were last charged; -1 if they are not measured."""
         self.attachment: Any = None
 
-    def measure_network_time(self, now: Callable[[], int]) -> None:
-        """Sum up the time of `read` and `write` in `network_ns` from now on. `now`: nanoseconds.
+    def measure_network_time(self) -> None:
+        """Have ChannelIO read and write by `timed_read` and `timed_write` from now on.
 
         For request quotas (Kafka: recordTimePerConnection). A connection that is not charged is not measured.
         """
-        read, write = self.read, self.write
         self.network_ns = 0
 
-        def timed_read() -> Frame | None:
-            started_ns = now()
-            try:
-                return read()
-            finally:
-                self.network_ns += now() - started_ns
+    def timed_read(self, now: Callable[[], int]) -> Frame | None:
+        """Receive as `reader.read` does, and add its time to `network_ns`. `now`: nanoseconds."""
+        started_ns = now()
+        try:
+            return self.reader.read()
+        finally:
+            self.network_ns += now() - started_ns
 
-        def timed_write() -> bool:
-            started_ns = now()
-            try:
-                return write()
-            finally:
-                self.network_ns += now() - started_ns
-
-        self.read, self.write = timed_read, timed_write
+    def timed_write(self, now: Callable[[], int]) -> bool:
+        """Send as `outgoing.write` does, and add its time to `network_ns`. `now`: nanoseconds."""
+        started_ns = now()
+        try:
+            return self.outgoing.write()
+        finally:
+            self.network_ns += now() - started_ns
 
     # -- transitions: the Selector's parts
 
@@ -220,7 +217,7 @@ class KafkaChannel:
     def send(self, frame: Sequence[Any]) -> None:
         """Queue a frame of the authenticator's. The Selector writes it when the authenticator returns."""
         self.conversed = True
-        self.outgoing.add(frame)
+        self.outgoing.add(list(frame))
 
     def receive_frame(self) -> Frame | None:
         """Return the next whole frame, however many receives it takes; None when the socket has no more for now.
@@ -259,8 +256,6 @@ class KafkaChannel:
         self.ready = False
         if state is not None:
             self.state = state
-        if self.network_ns >= 0:  # the measuring functions refer to this channel: no cycle shall be left behind
-            self.read, self.write = self.reader.read, self.outgoing.write
         if self.receive is not None:
             self.receive = None
             if self.reader.release is not None:
@@ -414,5 +409,5 @@ class ChannelMemory:
         if channel is None:
             return 0.0
         moved = self.moved - self.mark_moved
-        left = channel.outgoing.unsent or channel.reader.missing
+        left: int = channel.outgoing.unsent or channel.reader.missing
         return left * (now_ns - self.mark_ns) / 1e9 / moved if moved > 0 else inf

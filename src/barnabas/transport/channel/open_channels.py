@@ -14,9 +14,13 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+from typing import TYPE_CHECKING
 
 from barnabas.transport.channel.kafka_channel import ChannelState, KafkaChannel
 from barnabas.transport.poller import Poller
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 logger = logging.getLogger(__name__)
 
@@ -30,9 +34,11 @@ class PollResults:
     The Selector's parts fill them, also between two polls, and the Selector shows them as its own attributes.
     """
 
-    __slots__ = ("completed_sends", "connected", "disconnected", "muted_readable")
+    __slots__ = ("completed_sends", "connected", "disconnected", "has_any", "muted_readable")
 
     def __init__(self) -> None:
+        self.has_any = False
+        """Whether one of the collections may have something, which is seldom: a poll tests this alone."""
         self.connected: list[str] = []
         self.disconnected: dict[str, ChannelState] = {}
         self.completed_sends: list[KafkaChannel] = []
@@ -53,11 +59,11 @@ class IdleExpiry:
 
     def __init__(self, max_idle_ms: float) -> None:
         """`max_idle_ms` below zero: channels never expire."""
-        self._max_idle_ns = int(max_idle_ms * 1_000_000)
+        self._max_idle_ns: i64 = int(max_idle_ms * 1_000_000)
         self._heap: list[tuple[int, int, KafkaChannel]] = []
         self._closed = 0
         self._order = itertools.count()  # equal times must not compare channels
-        self.next_check_ns = 0 if max_idle_ms >= 0 else 1 << 63
+        self.next_check_ns: i64 = 0 if max_idle_ms >= 0 else 1 << 62
         """The time before which no channel can have expired: one comparison per poll."""
 
     def add(self, channel: KafkaChannel) -> None:
@@ -111,6 +117,7 @@ class OpenChannels:
         "by_fd",
         "by_id",
         "closed_count",
+        "has_reports",
         "to_report",
     )
 
@@ -124,6 +131,8 @@ class OpenChannels:
         self.by_fd: dict[int, KafkaChannel] = {}
         self.closed_count = 0
         """The number of channels closed since the start."""
+        self.has_reports = False
+        """Whether `to_report` has something: a poll tests this alone."""
         self.to_report: list[KafkaChannel] = []
         """Channels that were lost, or connected at once, since the last report. While there are any, a poll must not
         wait."""
@@ -153,7 +162,12 @@ class OpenChannels:
         if error is not None:
             logger.debug("Connection %s lost: %s", channel.connection_id, error)
         self.remove(channel, state)
+        self.report(channel)
+
+    def report(self, channel: KafkaChannel) -> None:
+        """Have the end of this poll, or of the next one, report a channel."""
         self.to_report.append(channel)
+        self.has_reports = True
 
     def remove(self, channel: KafkaChannel, state: ChannelState = ChannelState.LOCAL_CLOSE) -> None:
         """Close a channel without a report."""
@@ -171,6 +185,7 @@ class OpenChannels:
     def take_reports(self) -> list[KafkaChannel]:
         """Return the channels to report, and forget them."""
         reports, self.to_report = self.to_report, []
+        self.has_reports = False
         return reports
 
     def was_lost(self, connection_id: str) -> bool:

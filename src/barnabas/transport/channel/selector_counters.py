@@ -8,7 +8,12 @@ Kafka: Selector.SelectorMetrics.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from barnabas.transport.channel.open_channels import OpenChannels
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 
 class SessionCounters:
@@ -58,11 +63,11 @@ class SelectorCounters:
 
     def __init__(self, channels: OpenChannels) -> None:
         self._channels = channels
-        self.idle_ns = 0
+        self.idle_ns: i64 = 0
         """The time spent in the Poller (io-wait-time-ns), for NetworkProcessorAvgIdlePercent."""
-        self.io_ns = 0
+        self.io_ns: i64 = 0
         """The time spent receiving and, when `poll` sends, sending (io-time-ns)."""
-        self.select_calls = 0
+        self.select_calls: i64 = 0
         """`select-total`."""
         self.connections_created = 0
         """`connection-creation-total`: connects begun here that succeeded, and accepted connections."""

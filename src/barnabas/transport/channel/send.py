@@ -18,12 +18,15 @@ Kafka: Send, NetworkSend, DefaultRecordsSend.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.records.file_records import FileRecords
 from barnabas.records.lazy_down_conversion import READ_BYTES, LazyDownConversionRecords, TruncatedFile
 from barnabas.transport.channel.transport_layer import MORE, TransportLayer
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 _MAX_PIECES: Final = 1024  # IOV_MAX of Linux: more in one call is an error
 
@@ -44,7 +47,7 @@ CONVERSION_STEPS_PER_TURN: Final = 2
 _CONVERSION_BYTES: Final = READ_BYTES
 """The memory that one conversion holds of its file, at least."""
 
-_HOLDING_FILES: frozenset[Any] = frozenset({FileRecords, LazyDownConversionRecords})
+_HOLDING_FILES: Final[frozenset[Any]] = frozenset({FileRecords, LazyDownConversionRecords})
 
 
 class Send:
@@ -72,23 +75,25 @@ class Send:
         self._send_pieces = transport.sendmsg
         self._send_file = transport.send_file
         self._pieces: list[Any] = []
-        self._files = 0
-        self._file_bytes = 0  # of what is unsent: not in memory yet
-        self._conversions = 0
-        self._file_offset = 0  # how much of the first piece has left, if that is a file range
-        self._added = 0
-        self.unsent = 0
+        self._files: i64 = 0
+        self._file_bytes: i64 = 0  # of what is unsent: not in memory yet
+        self._conversions: i64 = 0
+        self._file_offset: i64 = 0  # how much of the first piece has left, if that is a file range
+        self._added: i64 = 0
+        self.unsent: i64 = 0
         self.writable = True
         """Whether the last write took all bytes; if not, the next write waits for the Poller."""
 
-    def add(self, frame: Iterable[Any]) -> int:
+    def add(self, frame: list[Any]) -> i64:
         """Append the pieces of a frame: bytes-like objects and FileRecords. Returns their size in bytes."""
         pieces = self._pieces
-        size = 0
+        size: i64 = 0
         for piece in frame:
-            length = len(piece)
+            length: i64 = len(piece)
             size += length
-            if piece.__class__ in _HOLDING_FILES:
+            if length and isinstance(piece, bytearray):  # the usual answer
+                pieces.append(piece)
+            elif piece.__class__ in _HOLDING_FILES:
                 self._add_file(piece, length, size)
             elif length:
                 pieces.append(piece)
@@ -106,7 +111,7 @@ class Send:
         """The bytes that are unsent and in memory: all but ranges of files."""
         return self.unsent - self._file_bytes + self._conversions * _CONVERSION_BYTES
 
-    def _add_file(self, piece: Any, length: int, end: int) -> None:
+    def _add_file(self, piece: Any, length: i64, end: i64) -> None:
         """Append a piece that holds a file. `end`: the position in the frame at which the piece ends."""
         if length == 0:
             piece.release()
@@ -134,12 +139,12 @@ class Send:
         if self._files or len(pieces) > _MAX_PIECES:
             return self._write_in_steps()
         try:
-            written = self._send_bytes(pieces[0]) if len(pieces) == 1 else self._send_pieces(pieces)
+            written: i64 = self._send_bytes(pieces[0]) if len(pieces) == 1 else self._send_pieces(pieces)
         except BlockingIOError:
             self.writable = False
             return False
-        left = self.unsent = self.unsent - written
-        if not left:
+        self.unsent -= written
+        if self.unsent == 0:
             pieces.clear()
             return True
         self._drop(written)

@@ -33,7 +33,7 @@ from barnabas.protocol.messages.message_spec import MessageSpec, structs_of
 from barnabas.protocol.schema import UNSET, FieldSchema, VersionRange, WireType
 from barnabas.protocol.wire_layout import least_size
 
-NATIVE_FAMILIES: Final = ("classic_groups", "offsets", "produce")
+NATIVE_FAMILIES: Final = ("classic_groups", "fetch", "offsets", "produce")
 """Modules of `barnabas.protocol.messages`; the list in pyproject.toml has them, too."""
 
 _HEAD: Final = '''\

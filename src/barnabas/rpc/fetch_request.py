@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
-from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.rpc.client_request import RequestBuilder
@@ -127,9 +127,9 @@ def fetch_request(
 ) -> FetchRequest:
     """Return a request for these partitions, in their order. `forgotten` partitions leave the session."""
     # The message has names and ids; the version that is sent decides which of them are written.
-    topics: dict[tuple[str, bytes], FetchRequest.FetchTopic] = {}
+    topics: dict[tuple[str, bytes], FetchTopic] = {}
     for (topic, partition), offset, max_bytes, leader_epoch, topic_id, last_epoch, log_start_offset in positions:
-        entry = FetchRequest.FetchPartition(
+        entry = FetchPartition(
             partition=partition,
             current_leader_epoch=leader_epoch,
             fetch_offset=offset,
@@ -139,14 +139,14 @@ def fetch_request(
         )
         of_topic = topics.get((topic, topic_id))
         if of_topic is None:
-            of_topic = FetchRequest.FetchTopic(topic=topic, topic_id=topic_id, partitions=[])
+            of_topic = FetchTopic(topic=topic, topic_id=topic_id, partitions=[])
             topics[topic, topic_id] = of_topic
         of_topic.partitions.append(entry)
-    left: dict[tuple[str, bytes], FetchRequest.ForgottenTopic] = {}
+    left: dict[tuple[str, bytes], ForgottenTopic] = {}
     for topic_id, (topic, partition) in forgotten:
         gone = left.get((topic, topic_id))
         if gone is None:
-            gone = left[topic, topic_id] = FetchRequest.ForgottenTopic(topic=topic, topic_id=topic_id, partitions=[])
+            gone = left[topic, topic_id] = ForgottenTopic(topic=topic, topic_id=topic_id, partitions=[])
         gone.partitions.append(partition)
     return FetchRequest(
         max_wait_ms=limits.max_wait_ms,
@@ -166,4 +166,4 @@ def _name_replica(request: FetchRequest, replica: FetchingReplica, version: int)
     if version < _FIRST_VERSION_WITH_REPLICA_STATE:
         request.replica_id = replica.broker_id
     else:
-        request.replica_state = FetchRequest.ReplicaState(replica.broker_id, replica.broker_epoch)
+        request.replica_state = ReplicaState(replica.broker_id, replica.broker_epoch)

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode, error_of
-from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.rpc.fetch_request import (
@@ -162,13 +162,13 @@ class FetchSessionHandler:
         forgotten = [TopicIdPartition(known.pop(each).topic_id, each) for each in gone] if gone else []
         return FetchRequestData(changed, self._next, forgotten, [], uses_topic_ids=True)
 
-    def topic_name(self, topic: FetchResponse.FetchableTopicResponse, version: int) -> str | None:
+    def topic_name(self, topic: FetchableTopicResponse, version: int) -> str | None:
         """Return the name of a topic of an answer, or None for an id that the session does not have."""
         return topic.topic if version <= LAST_VERSION_WITH_NAMES else self._names.get(topic.topic_id)
 
-    def partitions_of(self, response: FetchResponse, version: int) -> dict[TopicPartition, FetchResponse.PartitionData]:
+    def partitions_of(self, response: FetchResponse, version: int) -> dict[TopicPartition, PartitionData]:
         """Return the partitions of an answer by name; an id that is not one of the session's gives the name ""."""
-        found: dict[TopicPartition, FetchResponse.PartitionData] = {}
+        found: dict[TopicPartition, PartitionData] = {}
         for topic in response.responses:
             name = self.topic_name(topic, version) or ""
             for partition in topic.partitions:

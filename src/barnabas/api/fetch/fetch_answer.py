@@ -24,7 +24,15 @@ from barnabas.api.fetch.fetch_sessions import FullFetch, IncrementalFetch
 from barnabas.api.request import Request, Throttle
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.records.errors import CorruptRecord, UnsupportedCodec
 from barnabas.records.file_records import FileRecords
@@ -35,8 +43,6 @@ from barnabas.replica.partitions.partition_fetch import PartitionFetch
 
 logger = logging.getLogger(__name__)
 
-TopicAnswer: TypeAlias = FetchResponse.FetchableTopicResponse
-PartitionAnswer: TypeAlias = FetchResponse.PartitionData
 
 _NONE: Final = ErrorCode.NONE
 _NO_ID: Final = ZERO_UUID
@@ -158,9 +164,9 @@ class FetchAnswer:
         version = self._request.api_version
         # Asked once: the loop below is the cost of a fetch of many partitions, and no current client is old.
         is_old = version < ZSTD_SINCE
-        topics: dict[Any, TopicAnswer] = {}
+        topics: dict[Any, FetchableTopicResponse] = {}
         leaders: CurrentLeaders | None = None
-        answers: list[PartitionAnswer] = []
+        answers: list[PartitionData] = []
         before: Any = None
         for fetch in selected:
             answer = self._old_answer(fetch, version) if is_old else _partition_answer(fetch)
@@ -168,7 +174,7 @@ class FetchAnswer:
                 if leaders is None:
                     leaders = self._current_leaders()
                 leader = leaders.leader_of(fetch.topic, fetch.partition)
-                answer.current_leader = FetchResponse.LeaderIdAndEpoch(leader.id, leader.epoch)
+                answer.current_leader = LeaderIdAndEpoch(leader.id, leader.epoch)
             key = fetch.topic_id or fetch.topic
             # The partitions of a topic usually follow each other, and share the object that names it.
             if key is not before:
@@ -179,7 +185,7 @@ class FetchAnswer:
             _topic_answer(topics, name, topic_id).partitions.append(_refusal(partition, code))
         response = FetchResponse(0, _NONE, session_id, list(topics.values()))
         if leaders is not None:
-            response.node_endpoints = [FetchResponse.NodeEndpoint(*node) for node in leaders.nodes()]
+            response.node_endpoints = [NodeEndpoint(*node) for node in leaders.nodes()]
         return response
 
     def _current_leaders(self) -> CurrentLeaders:
@@ -188,7 +194,7 @@ class FetchAnswer:
 
     # -- old versions
 
-    def _old_answer(self, fetch: PartitionFetch, version: int) -> PartitionAnswer:
+    def _old_answer(self, fetch: PartitionFetch, version: int) -> PartitionData:
         """Answer a client that may lack a codec, an error code or the format of the records."""
         refusal = self._refusal_of_old_version(fetch)
         if refusal is not None:
@@ -201,7 +207,7 @@ class FetchAnswer:
             return self._converted(fetch, 0 if version <= 1 else 1, answer)
         return answer
 
-    def _converted(self, fetch: PartitionFetch, magic: int, answer: PartitionAnswer) -> PartitionAnswer:
+    def _converted(self, fetch: PartitionFetch, magic: int, answer: PartitionData) -> PartitionData:
         """Return the answer with messages of an old format; what cannot be converted is its error."""
         topic, stats_of, request = fetch.topic, self._sources.topic_stats.topic, self._request
 
@@ -301,8 +307,8 @@ class ChargedFetchAnswer(FetchAnswer):
         return True
 
 
-def _partition_answer(fetch: PartitionFetch) -> PartitionAnswer:
-    answer = PartitionAnswer(  # by position: keywords would cost half as much again
+def _partition_answer(fetch: PartitionFetch) -> PartitionData:
+    answer = PartitionData(  # by position: keywords would cost half as much again
         fetch.partition,
         fetch.error,
         fetch.high_watermark,
@@ -316,7 +322,7 @@ def _partition_answer(fetch: PartitionFetch) -> PartitionAnswer:
         fetch.records,
     )
     if fetch.diverging_epoch is not None:
-        answer.diverging_epoch = FetchResponse.EpochEndOffset(*fetch.diverging_epoch)
+        answer.diverging_epoch = EpochEndOffset(*fetch.diverging_epoch)
     return answer
 
 
@@ -325,11 +331,11 @@ def _release(results: list[PartitionFetch]) -> None:
         fetch.release()
 
 
-def _topic_answer(topics: dict[Any, TopicAnswer], name: str, topic_id: bytes) -> TopicAnswer:
+def _topic_answer(topics: dict[Any, FetchableTopicResponse], name: str, topic_id: bytes) -> FetchableTopicResponse:
     key = topic_id or name
     answer = topics.get(key)
     if answer is None:
-        answer = topics[key] = TopicAnswer(name, topic_id or _NO_ID, [])
+        answer = topics[key] = FetchableTopicResponse(name, topic_id or _NO_ID, [])
     return answer
 
 
@@ -338,5 +344,5 @@ def _waits_for_disk(records: FileRecords) -> bool:
     return records.size >= LARGE_BYTES and not records.is_cached()
 
 
-def _refusal(partition: int, code: ErrorCode, records: bytes | None = b"") -> PartitionAnswer:
-    return PartitionAnswer(partition_index=partition, error_code=code, high_watermark=-1, records=records)
+def _refusal(partition: int, code: ErrorCode, records: bytes | None = b"") -> PartitionData:
+    return PartitionData(partition_index=partition, error_code=code, high_watermark=-1, records=records)

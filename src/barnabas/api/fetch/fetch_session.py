@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.partitions.partition_fetch import PartitionFetch, SessionReads
 from barnabas.replica.partitions.session_watches import SessionWatch, SessionWatches
@@ -58,7 +58,7 @@ class SessionPartition(PartitionFetch):
 
     __slots__ = ("answered_high_watermark", "answered_log_start_offset", "key", "name")
 
-    def __init__(self, topic: str, topic_id: bytes, partition: int, asked: FetchRequest.FetchPartition) -> None:
+    def __init__(self, topic: str, topic_id: bytes, partition: int, asked: FetchPartition) -> None:
         super().__init__(topic, partition, 0, 0, topic_id)
         self.key: Key = (topic_id or topic, partition)
         self.name = TopicPartition(topic, partition)
@@ -66,7 +66,7 @@ class SessionPartition(PartitionFetch):
         self.answered_log_start_offset = NOT_ANSWERED
         self.update_request(asked)
 
-    def update_request(self, asked: FetchRequest.FetchPartition) -> None:
+    def update_request(self, asked: FetchPartition) -> None:
         """Take over offsets and limits: the next fetch reads from there."""
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.partition_max_bytes
@@ -79,7 +79,7 @@ class SessionPartition(PartitionFetch):
 
     def copy(self) -> SessionPartition:
         """Return the same partition with nothing read."""
-        asked = FetchRequest.FetchPartition(
+        asked = FetchPartition(
             partition=self.partition,
             current_leader_epoch=self.current_leader_epoch,
             fetch_offset=self.fetch_offset,

@@ -44,8 +44,10 @@ from barnabas.protocol.messages.classic_groups import (
     HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
+    JoinGroupResponseMember,
     LeaveGroupRequest,
     LeaveGroupResponse,
+    MemberResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
@@ -194,8 +196,7 @@ def _join_response(joined: JoinAnswer, version: int) -> JoinGroupResponse:
         skip_assignment=joined.skip_assignment,
         member_id=joined.member_id,
         members=[
-            JoinGroupResponse.JoinGroupResponseMember(each.member_id, each.group_instance_id, each.metadata)
-            for each in joined.members
+            JoinGroupResponseMember(each.member_id, each.group_instance_id, each.metadata) for each in joined.members
         ],
     )
 
@@ -214,5 +215,5 @@ def _leave_response(left: LeaveAnswer, version: int) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=left.error, members=[_left_member(each) for each in left.members])
 
 
-def _left_member(left: LeftMember) -> LeaveGroupResponse.MemberResponse:
-    return LeaveGroupResponse.MemberResponse(left.member_id, left.group_instance_id, left.error)
+def _left_member(left: LeftMember) -> MemberResponse:
+    return MemberResponse(left.member_id, left.group_instance_id, left.error)

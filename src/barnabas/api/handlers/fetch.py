@@ -36,7 +36,7 @@ from barnabas.api.request import Handler, Request, Throttle
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic
 from barnabas.replica.partitions.partition_fetch import ConsumerPlace, FetchTerms, PartitionFetch, SessionReads
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
@@ -183,7 +183,7 @@ class FetchApi:
 
     def _readable(
         self, request: Request[FetchRequest], *, is_follower: bool
-    ) -> tuple[list[FetchRequest.FetchTopic], list[RefusedPartition]]:
+    ) -> tuple[list[FetchTopic], list[RefusedPartition]]:
         """Return the topics that the client may read, and the partitions of all others; followers need one
         permission."""
         topics = request.body.topics
@@ -200,7 +200,7 @@ class FetchApi:
         return [topic for name, topic in named if name is None or name in readable], _unauthorized(hidden, by_id)
 
     def _partitions_asked_for(
-        self, topics_asked_for: list[FetchRequest.FetchTopic], version: int, refused: list[RefusedPartition]
+        self, topics_asked_for: list[FetchTopic], version: int, refused: list[RefusedPartition]
     ) -> list[PartitionFetch]:
         """Return what can be read.
 
@@ -296,7 +296,7 @@ def _within_quota(request: Request[FetchRequest], throttle: Throttle, terms: Fet
     )
 
 
-def _unauthorized(topics: Sequence[tuple[str | None, FetchRequest.FetchTopic]], by_id: bool) -> list[RefusedPartition]:
+def _unauthorized(topics: Sequence[tuple[str | None, FetchTopic]], by_id: bool) -> list[RefusedPartition]:
     return [
         RefusedPartition(
             name or "", topic.topic_id if by_id else b"", asked.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -35,7 +35,6 @@ from barnabas.coordinator.group.offsets.offset_terms import (
     FetchedOffset,
     FetchedOffsets,
     OffsetFetchTerms,
-    OffsetToCommit,
     TopicToCommit,
 )
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -45,23 +44,30 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.offsets import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
-CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
-_committed_partition: Final = OffsetCommitResponse.OffsetCommitResponsePartition
-FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
-FetchTopics = OffsetFetchRequest.OffsetFetchRequestTopics
-FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
-FetchedTopics = OffsetFetchResponse.OffsetFetchResponseTopics
-FetchedPartitions = OffsetFetchResponse.OffsetFetchResponsePartitions
+_committed_partition: Final = OffsetCommitResponsePartition
 
 _NONE: Final = ErrorCode.NONE
 BY_TOPIC_ID_SINCE: Final = 10
@@ -188,7 +194,7 @@ class OffsetsApi:
         answers = [self._fetch_group(request, group) for group in groups]
         request.respond(_fetch_response(request, answers))
 
-    def _fetch_cost_us(self, group: FetchGroup) -> int:
+    def _fetch_cost_us(self, group: OffsetFetchRequestGroup) -> int:
         """Return what it costs to answer for one group, in microseconds."""
         # All offsets of the group: the request is short, and its answer may be of any size.
         if group.topics is None:
@@ -197,13 +203,17 @@ class OffsetsApi:
             offsets = sum([len(topic.partition_indexes) for topic in group.topics])
         return FETCHED_GROUP_US + offsets * FETCHED_OFFSET_US
 
-    def _fetch_group(self, request: Request[OffsetFetchRequest], group: FetchGroup) -> FetchedGroup:
+    def _fetch_group(
+        self, request: Request[OffsetFetchRequest], group: OffsetFetchRequestGroup
+    ) -> OffsetFetchResponseGroup:
         authorizer, describe = self._authorizer, AclOperation.DESCRIBE
         if not is_allowed(authorizer, request, describe, ResourceType.GROUP, group.group_id):
-            return FetchedGroup(group_id=group.group_id, topics=[], error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            return OffsetFetchResponseGroup(
+                group_id=group.group_id, topics=[], error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
+            )
         image = self._metadata.image
         by_id = request.api_version >= BY_TOPIC_ID_SINCE
-        refused: list[FetchedTopics] = []
+        refused: list[OffsetFetchResponseTopics] = []
         asked: list[tuple[str, Sequence[int]]] | None = None
         if group.topics is not None:
             asked = []
@@ -225,14 +235,14 @@ class OffsetsApi:
                 )
             )
         if found.error is not ErrorCode.NONE:
-            return FetchedGroup(group_id=group.group_id, topics=[], error_code=found.error)
+            return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=found.error)
         topics = self._fetched_topics(request, found, by_id=by_id)
         if asked is None and authorizer is not None:
             names = [topic for topic, _ in found.topics]
             seen = permitted(authorizer, request, describe, ResourceType.TOPIC, names, log_if_denied=False)
             # Left out and not refused: the client named none of them.
             topics = [topic for topic in topics if topic.name in seen]
-        return FetchedGroup(group_id=group.group_id, topics=topics + refused, error_code=ErrorCode.NONE)
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics + refused, error_code=ErrorCode.NONE)
 
     def _fetch_from_store(self, group_id: str, asked: Sequence[tuple[str, Sequence[int]]]) -> FetchedOffsets:
         """Return the offsets that an old consumer committed to the store.
@@ -256,7 +266,7 @@ class OffsetsApi:
 
     def _fetched_topics(
         self, request: Request[OffsetFetchRequest], found: FetchedOffsets, *, by_id: bool
-    ) -> list[FetchedTopics]:
+    ) -> list[OffsetFetchResponseTopics]:
         """Convert to the version's layout; with topic ids, without the topics that no longer have one."""
         topics = self._metadata.image.topics
         answers = []
@@ -268,7 +278,7 @@ class OffsetsApi:
                     continue
                 topic_id = known.topic_id
             answers.append(
-                FetchedTopics(
+                OffsetFetchResponseTopics(
                     name=name, topic_id=topic_id, partitions=[_fetched_partition(offset) for offset in offsets]
                 )
             )
@@ -321,12 +331,12 @@ class _CommitAnswer:
 
     def __init__(self, request: Request[OffsetCommitRequest]) -> None:
         self._request = request
-        self._refused: list[CommittedTopic] = []
-        self._asked: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
+        self._refused: list[OffsetCommitResponseTopic] = []
+        self._asked: list[OffsetCommitRequestTopic] = []
         """Of each of `offsets`."""
         self.offsets: list[TopicToCommit] = []
 
-    def ask(self, topic: OffsetCommitRequest.OffsetCommitRequestTopic, known: TopicMetadata) -> None:
+    def ask(self, topic: OffsetCommitRequestTopic, known: TopicMetadata) -> None:
         """Have the offsets of a topic committed; those of partitions that do not exist are refused."""
         partitions, count = topic.partitions, known.count_without_gaps
         doubtful = [each for each in partitions if not 0 <= each.partition_index < count]
@@ -340,12 +350,12 @@ class _CommitAnswer:
             self.offsets.append(TopicToCommit(known.name, partitions))
 
     def refuse(
-        self, topic: OffsetCommitRequest.OffsetCommitRequestTopic, partitions: list[OffsetToCommit], error: ErrorCode
+        self, topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition], error: ErrorCode
     ) -> None:
         """Answer with an error for these partitions of a topic."""
         if partitions:
             answers = [_committed_partition(each.partition_index, error) for each in partitions]
-            self._refused.append(CommittedTopic(topic.name, topic.topic_id, answers))
+            self._refused.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, answers))
 
     def committed_later(self, errors: list[ErrorCode]) -> None:
         """Send the answer, as `committed` does, on a thread that does not know the request."""
@@ -353,14 +363,14 @@ class _CommitAnswer:
 
     def committed(self, errors: list[ErrorCode]) -> None:
         """Send the answer, once the errors of `offsets` are known, in their order."""
-        answers: list[CommittedTopic] = []
+        answers: list[OffsetCommitResponseTopic] = []
         number = 0
         for position, asked in enumerate(self.offsets):
             topic, of_partitions = self._asked[position], []
             for each in asked.partitions:
                 of_partitions.append(_committed_partition(each.partition_index, errors[number]))
                 number += 1
-            answers.append(CommittedTopic(topic.name, topic.topic_id, of_partitions))
+            answers.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, of_partitions))
         if self._refused:
             answers = _merged(self._refused, answers) if answers else self._refused
         self._request.respond(OffsetCommitResponse(topics=answers))
@@ -375,10 +385,12 @@ def _commit_refusal(name: str | None, readable: AbstractSet[str] | None) -> Erro
     return ErrorCode.NONE
 
 
-def _merged(refused: list[CommittedTopic], asked: list[CommittedTopic]) -> list[CommittedTopic]:
+def _merged(
+    refused: list[OffsetCommitResponseTopic], asked: list[OffsetCommitResponseTopic]
+) -> list[OffsetCommitResponseTopic]:
     """Return one answer for each topic, refused ones first, in Kafka's order."""
     # Called only if a partition was refused: to merge costs as much as to make the answer.
-    by_topic: dict[tuple[str, bytes], CommittedTopic] = {}
+    by_topic: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
     for topic in [*refused, *asked]:
         known = by_topic.setdefault((topic.name, topic.topic_id), topic)
         if known is not topic:
@@ -386,23 +398,25 @@ def _merged(refused: list[CommittedTopic], asked: list[CommittedTopic]) -> list[
     return list(by_topic.values())
 
 
-def _groups_asked_for(request: Request[OffsetFetchRequest]) -> Sequence[FetchGroup]:
+def _groups_asked_for(request: Request[OffsetFetchRequest]) -> Sequence[OffsetFetchRequestGroup]:
     """Return the groups in the layout of v8 and later."""
     body = request.body
     if request.api_version >= SEVERAL_GROUPS_SINCE:
         return body.groups
     topics = body.topics
     return [
-        FetchGroup(
+        OffsetFetchRequestGroup(
             group_id=body.group_id,
             topics=None
             if topics is None
-            else [FetchTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in topics],
+            else [
+                OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in topics
+            ],
         )
     ]
 
 
-def _whole_groups_once(groups: Sequence[FetchGroup]) -> list[FetchGroup]:
+def _whole_groups_once(groups: Sequence[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
     """Leave out repeated questions for all offsets of a group: a few bytes could ask for ten thousand each time."""
     whole: set[str] = set()
     kept = []
@@ -418,24 +432,27 @@ def _whole_groups_once(groups: Sequence[FetchGroup]) -> list[FetchGroup]:
 def _fetch_error_answer(request: Request[OffsetFetchRequest], error: ApiError) -> OffsetFetchResponse:
     """Say the error of every group; before v2, which has no field for it, say it of every partition."""
     groups = [
-        FetchedGroup(group_id=group.group_id, topics=[], error_code=error.code) for group in _groups_asked_for(request)
+        OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
+        for group in _groups_asked_for(request)
     ]
     return _fetch_response(request, groups)
 
 
-def _refused_topic(topic: FetchTopics, error: ErrorCode) -> FetchedTopics:
-    return FetchedTopics(
+def _refused_topic(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            FetchedPartitions(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error)
+            OffsetFetchResponsePartitions(
+                partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
+            )
             for index in topic.partition_indexes
         ],
     )
 
 
-def _fetched_partition(found: FetchedOffset) -> FetchedPartitions:
-    return FetchedPartitions(
+def _fetched_partition(found: FetchedOffset) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
         partition_index=found.partition,
         committed_offset=found.offset,
         committed_leader_epoch=found.leader_epoch,
@@ -444,7 +461,9 @@ def _fetched_partition(found: FetchedOffset) -> FetchedPartitions:
     )
 
 
-def _fetch_response(request: Request[OffsetFetchRequest], groups: list[FetchedGroup]) -> OffsetFetchResponse:
+def _fetch_response(
+    request: Request[OffsetFetchRequest], groups: list[OffsetFetchResponseGroup]
+) -> OffsetFetchResponse:
     """Return the answer in the layout of the request's version."""
     if request.api_version >= SEVERAL_GROUPS_SINCE:
         return OffsetFetchResponse(groups=groups)
@@ -456,10 +475,10 @@ def _fetch_response(request: Request[OffsetFetchRequest], groups: list[FetchedGr
     return OffsetFetchResponse(
         error_code=group.error_code,
         topics=[
-            OffsetFetchResponse.OffsetFetchResponseTopic(
+            OffsetFetchResponseTopic(
                 name=topic.name,
                 partitions=[
-                    OffsetFetchResponse.OffsetFetchResponsePartition(
+                    OffsetFetchResponsePartition(
                         partition_index=partition.partition_index,
                         committed_offset=partition.committed_offset,
                         committed_leader_epoch=partition.committed_leader_epoch,
@@ -475,12 +494,10 @@ def _fetch_response(request: Request[OffsetFetchRequest], groups: list[FetchedGr
 
 
 def _delete_response(answers: dict[tuple[str, int], ErrorCode]) -> OffsetDeleteResponse:
-    topics: dict[str, OffsetDeleteResponse.OffsetDeleteResponseTopic] = {}
+    topics: dict[str, OffsetDeleteResponseTopic] = {}
     for (name, partition), error in answers.items():
         topic = topics.get(name)
         if topic is None:
-            topic = topics[name] = OffsetDeleteResponse.OffsetDeleteResponseTopic(name=name, partitions=[])
-        topic.partitions.append(
-            OffsetDeleteResponse.OffsetDeleteResponsePartition(partition_index=partition, error_code=error)
-        )
+            topic = topics[name] = OffsetDeleteResponseTopic(name=name, partitions=[])
+        topic.partitions.append(OffsetDeleteResponsePartition(partition_index=partition, error_code=error))
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=list(topics.values()))

@@ -26,12 +26,13 @@ from barnabas.api.transaction_verification import (
     VerificationQuestion,
     VerificationTerms,
 )
-from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetToCommit, TopicToCommit, count_of
+from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, TopicToCommit, count_of
 from barnabas.coordinator.group.offsets.transactional import CommittingProducer, TransactionalOffsetService
 from barnabas.coordinator.group.offsets_topic import commit_error
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.offsets import OffsetCommitRequestPartition
 from barnabas.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.records.record_batch import NO_SEQUENCE
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
@@ -137,7 +138,7 @@ class TransactionalOffsetsApi:
         readable = permitted(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, names)
         topics = self._metadata.image.topics
         errors: Errors = {}
-        offsets: dict[str, dict[int, OffsetToCommit]] = {}
+        offsets: dict[str, dict[int, OffsetCommitRequestPartition]] = {}
         for topic in body.topics:
             known = topics.get(topic.name)
             of_topic = errors.setdefault(topic.name, {})
@@ -149,7 +150,7 @@ class TransactionalOffsetsApi:
                     of_topic[index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 else:
                     # Of a partition that is named twice, the last offset counts, as in Kafka's map.
-                    offsets.setdefault(topic.name, {})[index] = OffsetToCommit(
+                    offsets.setdefault(topic.name, {})[index] = OffsetCommitRequestPartition(
                         partition_index=index,
                         committed_offset=partition.committed_offset,
                         committed_leader_epoch=partition.committed_leader_epoch,

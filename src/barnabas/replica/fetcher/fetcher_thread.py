@@ -25,7 +25,7 @@ from typing import Final
 
 from barnabas.metrics.meter import Meter
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
-from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.fetch import PartitionData
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.fetcher.asked_partitions import AskedPartitions
 from barnabas.replica.fetcher.follower_logs import FollowerLogs
@@ -238,7 +238,7 @@ class ReplicaFetcherThread:
             self._find_offset(key, requested[key])
         self._logs.wake(moved)
 
-    def _copy(self, key: TopicPartition, asked_with: FollowedState, data: FetchResponse.PartitionData) -> bool:
+    def _copy(self, key: TopicPartition, asked_with: FollowedState, data: PartitionData) -> bool:
         """Append, or cut where the logs part. Returns whether the log or its high watermark may have moved."""
         diverging = data.diverging_epoch
         if diverging is not None and diverging.end_offset >= 0:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.fetch import PartitionData
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.broker_topic_stats import TopicStats
 from barnabas.replica.fetcher.partition_fetch_state import FollowerLogPosition, truncation_offset
@@ -70,7 +70,7 @@ class FollowerLogs:
         partition = self._hosted.get(key)
         return partition is not None and self._throttle.holds_back(partition)
 
-    def append(self, key: TopicPartition, fetch_offset: int, data: FetchResponse.PartitionData) -> FollowerLogPosition:
+    def append(self, key: TopicPartition, fetch_offset: int, data: PartitionData) -> FollowerLogPosition:
         """Append a leader's answer to the request from `fetch_offset`, and take over its watermarks.
 
         Returns where the log is then. Raises ApiError: CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, and the errors of

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
-from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.fetch import FetchResponse, PartitionData
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
@@ -29,7 +29,7 @@ TRUSTED_MS: Final = 50
 """A follower asks again as soon as it has an answer: the poll that brought it has looked at the connection, too."""
 
 
-FetchedPartitions: TypeAlias = dict[TopicPartition, FetchResponse.PartitionData]
+FetchedPartitions: TypeAlias = dict[TopicPartition, PartitionData]
 """A leader's answers, one for each partition."""
 
 

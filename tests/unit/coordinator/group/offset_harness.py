@@ -15,7 +15,7 @@ from barnabas.coordinator.group.group_loading import PartitionLoader
 from barnabas.coordinator.group.group_table import GroupTable, OpenTransactions
 from barnabas.coordinator.group.offsets.offset_expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.offset_service import OffsetService
-from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetFetchTerms, OffsetToCommit, TopicToCommit
+from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetFetchTerms, TopicToCommit
 from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
 from barnabas.coordinator.runtime.coordinator_loader import CoordinatorLoader, CpuReadings
 from barnabas.coordinator.runtime.coordinator_log import CoordinatorLog
@@ -23,6 +23,7 @@ from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
+from barnabas.protocol.messages.offsets import OffsetCommitRequestPartition
 from barnabas.records.memory_records import any_batches
 from barnabas.replica.partitions.partition_fetch import PartitionFetch
 from barnabas.runtime.lock_order import check_no_lock_held
@@ -186,7 +187,7 @@ def to_commit(*offsets: tuple[str, int, int], metadata: str = "", timestamp_ms: 
         TopicToCommit(
             topic,
             [
-                OffsetToCommit(
+                OffsetCommitRequestPartition(
                     partition_index=number,
                     committed_offset=at,
                     committed_metadata=metadata,

@@ -10,16 +10,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.offsets import OffsetCommitRequest
+from barnabas.protocol.messages.offsets import OffsetCommitRequestPartition
 
 NO_OFFSET = -1
 """The answer for a partition without a committed offset."""
-
-
-OffsetToCommit = OffsetCommitRequest.OffsetCommitRequestPartition
-"""The new offset of one partition, as the request has it: what consumers do most often makes no copy of it.
-
-committed_leader_epoch -1: not known. commit_timestamp: -1, or the client's commit time (`CommitTerms.names_times`)."""
 
 
 class CommitTerms:
@@ -63,11 +57,15 @@ class CommitTerms:
 
 
 class TopicToCommit:
-    """The new offsets of one topic: `partitions` of a request."""
+    """The new offsets of one topic: `partitions` of a request.
+
+    partitions: as the request has them, of which what consumers do most often makes no copy. committed_leader_epoch -1:
+    not known. commit_timestamp: -1, or the client's commit time (`CommitTerms.names_times`).
+    """
 
     __slots__ = ("partitions", "topic")
 
-    def __init__(self, topic: str, partitions: list[OffsetToCommit]) -> None:
+    def __init__(self, topic: str, partitions: list[OffsetCommitRequestPartition]) -> None:
         self.topic = topic
         self.partitions = partitions
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from threading import get_ident
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from librt.threading import Lock
-from mypy_extensions import i64
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 __all__ = ["Lock", "ReentrantLock"]
 

@@ -21,6 +21,7 @@ from barnabas.api.large_requests import Line
 from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.transaction_verification import TransactionVerification, VerificationMetrics
+from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -396,7 +397,7 @@ def test_a_look_up_by_time_is_left_to_a_handler(timestamp: int, is_long: bool) -
 
 _nobody = cast("Any", None)
 # A compiled class takes no other object, not even one that is never asked.
-_offsets = OffsetsApi(GroupBroker(lead=False).offsets, _nobody, _nobody, None)
+_offsets = OffsetsApi(GroupBroker(lead=False).offsets, _nobody, MetadataCache(0), None)
 _coordinators = FindCoordinatorApi(_nobody, _nobody, _nobody, _nobody, _nobody, None)
 _members = ClassicGroupsApi(ClassicCoordinator().service, None)
 _CommitTopic, _CommitPartition = (

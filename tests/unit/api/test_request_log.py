@@ -98,6 +98,7 @@ def test_a_request_in_kafka_s_words(log: RequestLog, caplog: pytest.LogCaptureFi
     assert (line["principal"], line["listener"]) == ("User:ANONYMOUS", "PLAINTEXT")
 
 
+@pytest.mark.interpreted
 def test_what_conversions_took_is_told_where_there_were_any() -> None:
     request = MagicMock(received_ns=1, sent_ns=1, response=None, api_version=9, throttle_time_ms=0)
     request.handler.api_key = ApiKey.PRODUCE

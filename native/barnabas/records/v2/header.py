@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i32_be, write_i64_be
-from mypy_extensions import i32, i64
 
 from barnabas.records.errors import CorruptRecord
+
+if TYPE_CHECKING:
+    from mypy_extensions import i32, i64
 
 _HEADER_SIZE: Final = 61
 _LOG_OVERHEAD: Final = 12

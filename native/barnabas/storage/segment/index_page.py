@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import read_i32_be, read_i64_be
-from mypy_extensions import i64
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 ENTRY_STRUCTS: Final = {8: Struct(">ii"), 12: Struct(">qi")}
 

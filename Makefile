@@ -140,6 +140,10 @@ COMPILED_TESTS ?= tests/architecture/test_compiled_build.py $(addprefix tests/un
 test-compiled: compiled ## build the compiled wheel and run a sample of the tests against it
 	@$(MAKE) --no-print-directory test-compiled-sample
 
+.PHONY: test-install
+test-install: $(VENV)/.installed-test ## install as users do, compiled and plain, into environments of their own (3 minutes)
+	$(BIN)/python -m pytest tests/broker/test_install.py $(PYTEST_ARGS)
+
 .PHONY: test-compiled-sample
 test-compiled-sample: $(VENV)/.installed-test ## run that sample against the build that is there
 	BARNABAS_TESTS_COMPILED=1 PYTHONPATH=build/compiled $(PYTEST) -m "not slow and not java and not interpreted" \

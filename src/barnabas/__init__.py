@@ -1,6 +1,28 @@
 """Barnabas: an event streaming broker that speaks Kafka's wire protocol and keeps Kafka's files.
 
-Imported by everything; holds the version and nothing else, so that `import barnabas` stays cheap.
+Imported by everything; holds the version and what is known of the build, so that `import barnabas` stays cheap.
 """
 
 __version__ = "0.1.0"
+
+
+def build() -> str:
+    """Return which build this is: "compiled by mypyc 2.4.1 for Python 3.11", or "plain Python: " and the reason.
+
+    The wheel's record (hatch_build.py) is believed only for extension modules that this interpreter imports.
+    """
+    from importlib.machinery import EXTENSION_SUFFIXES  # noqa: PLC0415 - most programs never ask
+    from pathlib import Path  # noqa: PLC0415
+
+    here = Path(__file__).parent
+    try:
+        text, *modules = (here / "build.txt").read_text().splitlines()
+    except OSError:
+        return "plain Python: run from its sources"
+    files = [here.parent / name.replace(".", "/") for name in modules]
+    missing = sum(not any(Path(f"{file}{suffix}").exists() for suffix in EXTENSION_SUFFIXES) for file in files)
+    if not missing:
+        return text
+    if missing == len(files):
+        return f"plain Python: this interpreter imports nothing of what was {text}"
+    return f"partly {text}: {missing} of {len(files)} modules are missing"

@@ -14,15 +14,17 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from hatchling.build import get_requires_for_build_wheel
+
+import barnabas
+import hatch_build
+from hatch_build import Host, why_plain
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src"
-SWITCH = "BARNABAS_COMPILE"
 COMPILED = os.environ.get("BARNABAS_TESTS_COMPILED") == "1"
 
 
@@ -88,35 +90,119 @@ def test_what_is_written_anew_for_the_compiler_is_listed_and_has_the_same_names(
         assert public_names(path) == public_names(SOURCES / place), place
 
 
-def imported_packages() -> set[str]:
-    """The packages that compiled modules import, those of Python and of the project left out."""
+def text_for_the_compiler(module: str) -> Path:
+    place = Path(*module.split(".")).with_suffix(".py")
+    twin = ROOT / "native" / place
+    return twin if twin.exists() else SOURCES / place
+
+
+def imported_packages(paths: Iterable[Path], *, at_run_time: bool = False) -> set[str]:
+    """The packages that modules import, those of Python and of the project left out."""
     found: set[str] = set()
-    for name in listed_modules():
-        for node in ast.walk(ast.parse(SOURCES.joinpath(*name.split(".")).with_suffix(".py").read_text())):
-            if isinstance(node, ast.Import):
-                found.update(alias.name.partition(".")[0] for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                found.add(node.module.partition(".")[0])
+    nodes: list[ast.AST] = [ast.parse(path.read_text()) for path in paths]
+    while nodes:
+        match nodes.pop():
+            case ast.Import(names=names):
+                found.update(alias.name.partition(".")[0] for alias in names)
+            case ast.ImportFrom(module=str(module)):
+                found.add(module.partition(".")[0])
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=orelse) if at_run_time:
+                nodes += orelse
+            case node:
+                nodes += ast.iter_child_nodes(node)
     return found - set(sys.stdlib_module_names) - {"barnabas"}
+
+
+def distribution_names(requirements: Iterable[str]) -> set[str]:
+    return {re.split(r"[^\w.-]", line)[0].lower().replace("_", "-") for line in requirements}
 
 
 def test_an_isolated_build_installs_what_compiled_modules_import(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the types of one of them mypyc refuses the modules: `BARNABAS_COMPILE=1 pip wheel .` failed so."""
     monkeypatch.chdir(ROOT)
-    monkeypatch.delenv(SWITCH, raising=False)
-    assert get_requires_for_build_wheel() == []
-    monkeypatch.setenv(SWITCH, "1")
-    # mypy brings the names of native integers along.
-    wanted = [*get_requires_for_build_wheel(), *(importlib.metadata.requires("mypy") or ())]
-    installed = {re.split(r"[^\w.-]", line)[0].lower().replace("_", "-") for line in wanted}
-    distributions = importlib.metadata.packages_distributions()
-    imported = imported_packages()
+    monkeypatch.setenv(hatch_build.SWITCH, "0")
+    assert hatch_build.get_requires_for_build_wheel() == []
+    monkeypatch.setattr(hatch_build, "why_plain", lambda host: None)
+    # mypy brings librt and the names of native integers along.
+    wanted = [*hatch_build.get_requires_for_build_wheel(), *(importlib.metadata.requires("mypy") or ())]
+    imported = imported_packages(map(text_for_the_compiler, listed_modules()))
     assert imported
-    assert {package for package in imported if installed.isdisjoint(_names(distributions, package))} == set()
+    assert those_of_other_distributions(imported, wanted) == set()
 
 
-def _names(distributions: Mapping[str, list[str]], package: str) -> set[str]:
-    return {name.lower().replace("_", "-") for name in distributions[package]}
+def those_of_other_distributions(packages: set[str], requirements: Iterable[str]) -> set[str]:
+    installed = distribution_names(requirements)
+    found = importlib.metadata.packages_distributions()
+    return {package for package in packages if installed.isdisjoint(distribution_names(found[package]))}
+
+
+def test_an_editable_install_has_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv(hatch_build.SWITCH, "1")
+    assert distribution_names(hatch_build.get_requires_for_build_editable()) == {"editables"}
+
+
+def test_a_compiled_wheel_alone_needs_the_compilers_library() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    dependencies = project["tool"]["hatch"]["metadata"]["hooks"]["custom"]["dependencies"]
+    compiled = imported_packages(map(text_for_the_compiler, listed_modules()), at_run_time=True)
+    assert those_of_other_distributions(compiled, [*dependencies, *hatch_build.RUN_TIME]) == set()
+    plain = imported_packages((SOURCES / "barnabas").rglob("*.py"), at_run_time=True)
+    assert plain.isdisjoint({"librt", "mypy_extensions"})
+
+
+HOST = Host("", "cpython", (3, 12), False, "linux-x86_64", "/usr/bin/gcc", None)
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        (HOST, None),
+        (HOST._replace(switch="1", version=(3, 14), platform="macosx-11.0-arm64"), None),
+        (HOST._replace(switch="0"), "BARNABAS_COMPILE was 0"),
+        (HOST._replace(version=(3, 14)), "for Python 3.14 on linux-x86_64 it is compiled only with BARNABAS_COMPILE=1"),
+        (
+            HOST._replace(platform="linux-riscv64"),
+            "for Python 3.12 on linux-riscv64 it is compiled only with BARNABAS_COMPILE=1",
+        ),
+        (HOST._replace(compiler=None), "no C compiler was found"),
+        (HOST._replace(switch="1", compiler=None), "no C compiler was found"),
+        (HOST._replace(missing_header="/x/Python.h"), "Python's headers were not found (/x/Python.h)"),
+        (
+            HOST._replace(switch="1", free_threaded=True),
+            "the compiled build is not offered for free-threaded Python",
+        ),
+        (HOST._replace(switch="1", implementation="pypy"), "mypyc does not compile for pypy"),
+    ],
+)
+def test_what_is_built_where(host: Host, reason: str | None) -> None:
+    assert why_plain(host) == reason
+
+
+def test_another_value_of_the_switch_is_an_error() -> None:
+    with pytest.raises(ValueError, match="BARNABAS_COMPILE is 0, 1 or not set, and not 'yes'"):
+        why_plain(HOST._replace(switch="yes"))
+
+
+def test_a_build_is_compiled_only_if_this_interpreter_imports_what_was(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    package = tmp_path / "barnabas"
+    (package / "records").mkdir(parents=True)
+    monkeypatch.setattr(barnabas, "__file__", str(package / "__init__.py"))
+    assert barnabas.build() == "plain Python: run from its sources"
+    record = package / "build.txt"
+    record.write_text("plain Python: no C compiler was found when it was built")
+    assert barnabas.build() == "plain Python: no C compiler was found when it was built"
+    record.write_text("compiled by mypyc 2.4.1 for Python 3.11\nbarnabas.apis\nbarnabas.records.crc")
+    (package / "apis.cpython-27-x86_64-linux-gnu.so").touch()
+    missing = "this interpreter imports nothing of what was compiled by mypyc 2.4.1 for Python 3.11"
+    assert barnabas.build() == f"plain Python: {missing}"
+    suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
+    (package / f"apis{suffix}").touch()
+    assert barnabas.build() == "partly compiled by mypyc 2.4.1 for Python 3.11: 1 of 2 modules are missing"
+    (package / "records" / f"crc{suffix}").touch()
+    assert barnabas.build() == "compiled by mypyc 2.4.1 for Python 3.11"
 
 
 def test_no_interpreted_class_inherits_from_a_compiled_one() -> None:
@@ -145,3 +231,4 @@ def test_modules_are_compiled_where_they_should_be_and_nowhere_else() -> None:
     suffixes = tuple(importlib.machinery.EXTENSION_SUFFIXES)
     compiled = [name for name in listed_modules() if str(importlib.import_module(name).__file__).endswith(suffixes)]
     assert compiled == (listed_modules() if COMPILED else [])
+    assert barnabas.build().startswith("compiled by mypyc" if COMPILED else "plain Python: ")

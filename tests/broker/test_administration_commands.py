@@ -126,9 +126,10 @@ def test_log_levels(run: Run) -> None:
 
 
 def test_the_cluster(run: Run, running: BrokerProcess) -> None:
-    head, only = run("cluster", "describe").stdout.splitlines()
+    head, only, client = run("cluster", "describe").stdout.splitlines()
     assert head == f"cluster {running.cluster_id}\tcontroller 0\tbrokers 1"
     assert only == f"\tbroker 0\taddress {running.bootstrap_servers}\track -"
+    assert client == f"client {run('--version').stdout.rstrip()}"
     health = run("cluster", "health")
     assert health.stdout.startswith("controller 0\tbrokers 1\tpartitions ")
     # A topic of another test may be going away just now.

@@ -26,6 +26,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from barnabas import __version__, build
 from barnabas.api.authorize import Authorizer
 from barnabas.broker.foundations import BrokerLifecycle, BrokerState, Foundations, start_foundations
 from barnabas.broker.process_tuning import (
@@ -111,6 +112,7 @@ class BrokerServer:
         """
         lifecycle = self._lifecycle
         lifecycle.state = BrokerState.STARTING
+        logger.info("barnabas %s (%s)", __version__, build())
         for unknown in self._config.unknown.values():
             logger.warning("%s It is ignored", unknown if unknown.endswith("?") else f"{unknown}.")
         if kept := kept_settings(self._config):

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import click
 
-from barnabas import __version__
+from barnabas import __version__, build
 from barnabas.cli.stop_signals import watch_signals
 
 _STDOUT_FD = 1
@@ -61,8 +61,21 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
 
+def _show_version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        click.echo(f"barnabas {__version__} ({build()})")
+        context.exit()
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="barnabas")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and the build, and exit.",
+)
 @click.pass_context
 def barnabas(context: click.Context) -> None:
     """An event streaming broker that speaks Kafka's wire protocol."""

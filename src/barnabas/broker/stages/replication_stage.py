@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas import __version__
+from barnabas import __version__, build
 from barnabas.broker.channels.broker_channels import BrokerConnections
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.stages.storage_stage import BrokerIdentity, StorageStage
@@ -243,6 +243,8 @@ def register_identity_metrics(
     bean, tags = ("kafka.server", "app-info"), {"id": str(identity.broker_id)}
     text = "The version, in the label `value`"
     registry.register_attribute(*bean, "version", text, lambda: 1, tags | {"value": __version__})
+    text = "The build, in the label `value`: compiled or plain Python, and why"
+    registry.register_attribute(*bean, "build", text, lambda: 1, tags | {"value": build()})
     text = "The commit, in the label `value`; unknown for an installed package"
     # Kafka's word for a build that does not know its commit: an installed package knows its version only.
     registry.register_attribute(*bean, "commit-id", text, lambda: 1, tags | {"value": "unknown"})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from barnabas import __version__, build
 from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS, Connect, admin_options, fail
 from barnabas.cli.cluster.cluster_health import health
 from barnabas.cli.option_types import NUMBER
@@ -228,9 +229,14 @@ cluster.add_command(migrate)
 @admin_options
 @json_option
 def describe(connect: Connect, as_json: bool) -> None:
-    """Show the cluster's id, its controller and its brokers."""
+    """Show the cluster's id, its controller and its brokers, and the version and build of this client.
+
+    The protocol has no field for a broker's build: it is in the first lines of the broker's log, and in the metric
+    kafka_server_app_info_build.
+    """
     with connect() as admin:
         described = admin.describe_cluster()
+    client = f"barnabas {__version__} ({build()})"
     if as_json:
         print_json(
             {
@@ -239,6 +245,7 @@ def describe(connect: Connect, as_json: bool) -> None:
                 "brokers": [
                     {"id": node.id, "host": node.host, "port": node.port, "rack": node.rack} for node in described.nodes
                 ],
+                "client": client,
             }
         )
         return
@@ -246,6 +253,7 @@ def describe(connect: Connect, as_json: bool) -> None:
     click.echo(f"cluster {described.cluster_id}\tcontroller {controller}\tbrokers {len(described.nodes)}")
     rows = [(str(node.id), f"{node.host}:{node.port}", node.rack or "-") for node in described.nodes]
     print_table(("broker", "address", "rack"), rows)
+    click.echo(f"client {client}")
 
 
 @cluster.command()

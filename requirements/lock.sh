@@ -2,6 +2,8 @@
 # Rewrites the locked requirement files; `make lock` calls it. Needs `uv` on the path.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# uv asks the build for the dependencies of this package, which are those of the plain one.
+export BARNABAS_COMPILE=0
 
 compile() {
     uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

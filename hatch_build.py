@@ -172,17 +172,18 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if reason is None:
             text = f"compiled by mypyc {version_of_mypy()} for Python {{}}.{{}}".format(*sys.version_info)
             self._say(f"{text} in {time.monotonic() - started:.0f} seconds")
-            build_data["force_include"] |= {str(path): str(path.relative_to(place / "lib")) for path in compiled}
+            files = [path.relative_to(place / "lib") for path in compiled]
+            build_data["force_include"] |= {str(place / "lib" / file): str(file) for file in files}
             build_data["dependencies"] += RUN_TIME
             build_data |= {"pure_python": False, "infer_tag": True}
-            self._record(build_data, text, *self.config["modules"])
+            self._record(build_data, text, *(str(file.parent / file.name.partition(".")[0]) for file in files))
         else:
             text = f"plain Python: {reason} when it was built"
             self._say(text)
             self._record(build_data, text)
 
     def _record(self, build_data: dict[str, Any], *lines: str) -> None:
-        """Add the file that `barnabas.build` reads: what was built, and the modules that were compiled."""
+        """Add the file that `barnabas.build` reads: what was built, and the paths of what was compiled."""
         record = Path(self._temporary.name, "build.txt")
         record.write_text("\n".join(lines))
         build_data["force_include"][str(record)] = RECORD
@@ -274,7 +275,12 @@ def write_native_sources(native: Path, sources: Path) -> list[str]:
     subprocess.run(  # noqa: S603 - a program of this repository
         [sys.executable, str(native / "write_messages.py"), str(sources)],
         check=True,
-        env={**os.environ, "PYTHONPATH": str(sources), "PYTHONDONTWRITEBYTECODE": "1"},
+        # An isolated build finds its packages by this variable.
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(sources), os.environ.get("PYTHONPATH")])),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
     )
     added = []
     for text in (native / "barnabas").rglob("*.py"):

@@ -16,13 +16,14 @@ def build() -> str:
 
     here = Path(__file__).parent
     try:
-        text, *modules = (here / "build.txt").read_text().splitlines()
+        text, *compiled = (here / "build.txt").read_text().splitlines()
     except OSError:
         return "plain Python: run from its sources"
-    files = [here.parent / name.replace(".", "/") for name in modules]
-    missing = sum(not any(Path(f"{file}{suffix}").exists() for suffix in EXTENSION_SUFFIXES) for file in files)
+    missing = sum(
+        not any((here.parent / f"{path}{suffix}").exists() for suffix in EXTENSION_SUFFIXES) for path in compiled
+    )
     if not missing:
         return text
-    if missing == len(files):
+    if missing == len(compiled):
         return f"plain Python: this interpreter imports nothing of what was {text}"
-    return f"partly {text}: {missing} of {len(files)} modules are missing"
+    return f"partly {text}: {missing} of {len(compiled)} modules are missing"

@@ -90,10 +90,10 @@ def test_what_is_written_anew_for_the_compiler_is_listed_and_has_the_same_names(
         assert public_names(path) == public_names(SOURCES / place), place
 
 
-def text_for_the_compiler(module: str) -> Path:
-    place = Path(*module.split(".")).with_suffix(".py")
-    twin = ROOT / "native" / place
-    return twin if twin.exists() else SOURCES / place
+def compiled_texts() -> list[Path]:
+    """The texts that are listed, and those written for the compiler alone."""
+    listed = [SOURCES.joinpath(*name.split(".")).with_suffix(".py") for name in listed_modules()]
+    return [*listed, *(ROOT / "native" / "barnabas").rglob("*.py")]
 
 
 def imported_packages(paths: Iterable[Path], *, at_run_time: bool = False) -> set[str]:
@@ -125,7 +125,7 @@ def test_an_isolated_build_installs_what_compiled_modules_import(monkeypatch: py
     monkeypatch.setattr(hatch_build, "why_plain", lambda host: None)
     # mypy brings librt and the names of native integers along.
     wanted = [*hatch_build.get_requires_for_build_wheel(), *(importlib.metadata.requires("mypy") or ())]
-    imported = imported_packages(map(text_for_the_compiler, listed_modules()))
+    imported = imported_packages(compiled_texts())
     assert imported
     assert those_of_other_distributions(imported, wanted) == set()
 
@@ -145,7 +145,8 @@ def test_an_editable_install_has_no_compiler(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_compiled_wheel_alone_needs_the_compilers_library() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     dependencies = project["tool"]["hatch"]["metadata"]["hooks"]["custom"]["dependencies"]
-    compiled = imported_packages(map(text_for_the_compiler, listed_modules()), at_run_time=True)
+    compiled = imported_packages(compiled_texts(), at_run_time=True)
+    assert "librt" in compiled
     assert those_of_other_distributions(compiled, [*dependencies, *hatch_build.RUN_TIME]) == set()
     plain = imported_packages((SOURCES / "barnabas").rglob("*.py"), at_run_time=True)
     assert plain.isdisjoint({"librt", "mypy_extensions"})
@@ -194,7 +195,7 @@ def test_a_build_is_compiled_only_if_this_interpreter_imports_what_was(
     record = package / "build.txt"
     record.write_text("plain Python: no C compiler was found when it was built")
     assert barnabas.build() == "plain Python: no C compiler was found when it was built"
-    record.write_text("compiled by mypyc 2.4.1 for Python 3.11\nbarnabas.apis\nbarnabas.records.crc")
+    record.write_text("compiled by mypyc 2.4.1 for Python 3.11\nbarnabas/apis\nbarnabas/records/crc")
     (package / "apis.cpython-27-x86_64-linux-gnu.so").touch()
     missing = "this interpreter imports nothing of what was compiled by mypyc 2.4.1 for Python 3.11"
     assert barnabas.build() == f"plain Python: {missing}"

@@ -56,24 +56,34 @@ class ConsumerGroupsApi:
         body = request.body
         if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.GROUP, body.group_id):
             raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        if self._groups.made is not None and _has_no_values(body):
+        service = self._groups.made
+        if service is not None and _has_no_values(body):
+            member_id, epoch = body.member_id, body.member_epoch
             client_id, host = request.header.client_id or "", _client_host(request)
-            quiet = self._groups.made.quiet_heartbeat(
-                HeartbeatTerms(body.group_id, body.member_id, body.member_epoch, client_id, host, body.instance_id)
-            )
-            if quiet is not None:
-                request.respond(_response(quiet))
+            interval_ms = service.quiet_heartbeat(body.group_id, member_id, epoch, body.instance_id, client_id, host)
+            if interval_ms is not None:
+                request.respond(
+                    ConsumerGroupHeartbeatResponse(
+                        member_id=member_id, member_epoch=epoch, heartbeat_interval_ms=interval_ms
+                    )
+                )
                 return
+        self._change_group(request, self._groups)
+
+    def _change_group(
+        self, request: Request[ConsumerGroupHeartbeatRequest], groups: Lazy[ConsumerGroupService]
+    ) -> None:
+        """Answer a heartbeat that may change its group. Raises ApiError: TOPIC_AUTHORIZATION_FAILED."""
         self._check_topics(request)
         terms = self._terms(request)
         # Nothing has been done yet, so the request can be handled from its beginning on the other thread.
-        if request.brief and (self._groups.made is None or self._groups().may_take_long(terms)):
+        if request.brief and (groups.made is None or groups().may_take_long(terms)):
             hand_over()
 
         def answer(result: HeartbeatAnswer) -> None:
             request.respond(_response(result))
 
-        self._groups().heartbeat(terms, request.deferred(answer))
+        groups().heartbeat(terms, request.deferred(answer))
 
     def _check_topics(self, request: Request[ConsumerGroupHeartbeatRequest]) -> None:
         """Check the topics that are named. Raises ApiError: TOPIC_AUTHORIZATION_FAILED."""

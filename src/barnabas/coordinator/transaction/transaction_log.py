@@ -29,6 +29,7 @@ FLEXIBLE_VALUE_VERSION: Final = 1
 """The version of values that say what producers of `transaction.version` 2 need."""
 
 
+_LONGEST_STRING: Final = 0x7FFF
 _KEY_HEAD: Final = struct.Struct(">hh")
 """Version and length of the id."""
 _IDLE_VALUE: Final = struct.Struct(">hqhibiqq")
@@ -62,12 +63,27 @@ class TransactionLogValue(CoordinatorMessage, versions="0-1", flexible="1+"):
 
 
 def encode_key(transactional_id: str) -> bytes:
-    """Encode the key of an id."""
+    """Encode the key of an id. Raises EncodeError when it is too long."""
+    encoded = transactional_id.encode()
+    if len(encoded) <= _LONGEST_STRING:
+        return _KEY_HEAD.pack(0, len(encoded)) + encoded
     return encode_record(TransactionLogKey(transactional_id=transactional_id), 0)
 
 
 def encode_value(metadata: TransactionMetadata, version: int = VALUE_VERSION) -> bytes:
     """Encode metadata. Version 0 leaves out the previous and the next producer id, and the client's version."""
+    # In line without partitions, as at the beginning and the end of each transaction.
+    if version == VALUE_VERSION and not metadata.partitions:
+        return _IDLE_VALUE.pack(
+            VALUE_VERSION,
+            metadata.producer_id,
+            metadata.producer_epoch,
+            metadata.timeout_ms,
+            metadata.state.value,
+            -1 if metadata.state is TransactionState.EMPTY else 0,
+            metadata.updated_ms,
+            metadata.start_ms,
+        )
     value = TransactionLogValue(
         producer_id=metadata.producer_id,
         previous_producer_id=metadata.previous_producer_id,

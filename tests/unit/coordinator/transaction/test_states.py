@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.coordinator.runtime.record import encode_record
 from barnabas.coordinator.transaction.decisions import (
     Decision,
     EndTerms,
@@ -18,6 +19,7 @@ from barnabas.coordinator.transaction.decisions import (
 )
 from barnabas.coordinator.transaction.transaction_log import (
     FLEXIBLE_VALUE_VERSION,
+    TransactionLogValue,
     decode_key,
     decode_value,
     encode_key,
@@ -36,7 +38,7 @@ from barnabas.coordinator.transaction.transaction_metadata import (
     fenced,
     with_next_epoch,
 )
-from barnabas.protocol.errors import DecodeError, ErrorCode
+from barnabas.protocol.errors import DecodeError, EncodeError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 
 PLACES = frozenset({TopicPartition("a", 0), TopicPartition("b", 2)})
@@ -233,6 +235,25 @@ def test_values_survive_the_log(state: str) -> None:
     assert decode_value("id", encode_value(value(state))) == value(state)
     flexible = value(state, previous_id=6)._replace(client_version=2, next_producer_id=8)
     assert decode_value("id", encode_value(flexible, FLEXIBLE_VALUE_VERSION)) == flexible
+
+
+def test_what_is_encoded_in_line_is_what_the_codec_makes() -> None:
+    for state in (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.DEAD):
+        metadata = value()._replace(state=state, partitions=frozenset())
+        by_codec = TransactionLogValue(
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            transaction_timeout_ms=metadata.timeout_ms,
+            transaction_status=state.value,
+            transaction_partitions=None if state is TransactionState.EMPTY else [],
+            transaction_last_update_timestamp_ms=metadata.updated_ms,
+            transaction_start_timestamp_ms=metadata.start_ms,
+        )
+        assert encode_value(metadata) == encode_record(by_codec, 0)
+        assert decode_value("id", encode_value(metadata)) == metadata._replace(previous_producer_id=-1, last_epoch=-1)
+    assert decode_key(encode_key("\N{SNOWMAN}" * 10_000)) == "\N{SNOWMAN}" * 10_000
+    with pytest.raises(EncodeError):
+        encode_key("x" * 40_000)
 
 
 def test_the_bytes_are_kafkas() -> None:

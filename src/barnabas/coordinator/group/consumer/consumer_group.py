@@ -16,7 +16,6 @@ from typing import Final
 from barnabas.coordinator.group.assignors.assignor import Assignment
 from barnabas.coordinator.group.consumer.consumer_group_member import (
     ConsumerGroupMember,
-    HeartbeatTerms,
     MemberDeadline,
     PartitionEpochs,
     ReconciliationState,
@@ -322,27 +321,35 @@ class ConsumerGroup:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
         return found
 
-    def says_nothing_new(self, terms: HeartbeatTerms, image: object) -> bool:
+    def is_quiet(
+        self,
+        member_id: str,
+        member_epoch: int,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        image: object,
+    ) -> bool:
         """Return whether a heartbeat without values changes nothing: `heartbeat` would write no record for it.
 
         image: the present metadata image, whose topics the group must have been compared with.
         """
-        member, epoch = self.members.get(terms.member_id), self.target.epoch
+        member, epoch = self.members.get(member_id), self.target.epoch
         if (
             member is None
             or self.checked_image is not image
             or self.group_epoch > epoch
-            or not 0 < terms.member_epoch == epoch
+            or not 0 < member_epoch == epoch
             or not member.is_reconciled_to(epoch)
         ):
             return False
         return (
-            member.client_id == terms.client_id
-            and member.client_host == terms.client_host
-            and (terms.instance_id is None or self.static_member(terms.instance_id) is member)
+            member.client_id == client_id
+            and member.client_host == client_host
+            and (instance_id is None or self.static_member(instance_id) is member)
             and member.classic is None
             and not self.topics.members_by_regex  # they are resolved again from time to time
-            and not terms.member_id.isspace()  # refused, though a member may have joined so
+            and not member_id.isspace()  # refused, though a member may have joined so
         )
 
     def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:

@@ -79,6 +79,10 @@ class ConsumerGroupService:
         make_member_id: Callable[[], str] = new_member_id,
     ) -> None:
         self._environment = environment
+        self._partitions = environment.partitions
+        self._table = environment.table
+        self._metadata = environment.metadata
+        self._settings = environment.config.consumer
         self._assignors = assignors
         self._resolver = resolver
         self._check_regex = check_regex
@@ -117,25 +121,33 @@ class ConsumerGroupService:
             on_resolved = partial(self._regexes_resolved, terms.group_id)
             self._resolver.resolve(terms.group_id, outcome.regexes, terms.may_describe, on_resolved)
 
-    def quiet_heartbeat(self, terms: HeartbeatTerms) -> HeartbeatAnswer | None:
-        """Restart the session of a member without news, for which there are none either; else return None.
+    def quiet_heartbeat(
+        self,
+        group_id: str,
+        member_id: str,
+        member_epoch: int,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+    ) -> int | None:
+        """Restart the session of a member without news, for which there are none either.
 
-        Nearly every heartbeat is such a one. terms: without values. What `heartbeat` would do and answer, with one
-        look at the group instead of its steps; None: they are needed, and nothing has been done yet.
+        Nearly every heartbeat is such a one: with one look at the group it does what `heartbeat` would do. Return the
+        interval of its answer, in milliseconds, which beside it repeats id and epoch; None: `heartbeat` is needed.
         """
-        environment = self._environment
-        settings = environment.config.consumer
-        if environment.partitions.check(terms.group_id) is not _NONE:
+        if self._partitions.check(group_id) is not _NONE:
             return None
-        with environment.table.locked(terms.group_id) as group:
+        with self._table.locked(group_id) as group:
             membership = None if group is None else group.membership
             if (
-                not isinstance(membership, ConsumerGroup)
-                or not membership.says_nothing_new(terms, environment.metadata.image)
-                or not self._timers.prolong_session(membership, terms.member_id, settings.session_timeout_ms)
+                isinstance(membership, ConsumerGroup)
+                and membership.is_quiet(
+                    member_id, member_epoch, instance_id, client_id, client_host, self._metadata.image
+                )
+                and self._timers.prolong_session(membership, member_id, self._settings.session_timeout_ms)
             ):
-                return None
-        return HeartbeatAnswer(_NONE, None, terms.member_id, terms.member_epoch, settings.heartbeat_interval_ms)
+                return self._settings.heartbeat_interval_ms
+        return None
 
     def may_take_long(self, terms: HeartbeatTerms) -> bool:
         """Return whether the heartbeat may have to assign a large group, or to compile an expression.

@@ -52,6 +52,15 @@ def ask(service: ConsumerGroupService, terms: HeartbeatTerms) -> HeartbeatAnswer
     return answer
 
 
+def quietly(service: ConsumerGroupService, terms: HeartbeatTerms) -> HeartbeatAnswer | None:
+    interval_ms = service.quiet_heartbeat(
+        terms.group_id, terms.member_id, terms.member_epoch, terms.instance_id, terms.client_id, terms.client_host
+    )
+    if interval_ms is None:
+        return None
+    return HeartbeatAnswer(ErrorCode.NONE, None, terms.member_id, terms.member_epoch, interval_ms)
+
+
 @pytest.mark.interpreted  # a compiled module keeps its own constants
 def test_many_partitions_are_not_assigned_on_a_network_thread(
     broker: GroupBroker, service: ConsumerGroupService, monkeypatch: pytest.MonkeyPatch
@@ -78,7 +87,7 @@ def test_a_heartbeat_without_news_is_answered_as_any_other(broker: GroupBroker, 
     (deadline,) = group.membership.deadlines.values()
     broker.clock.advance(1000)
     before_ns = deadline.deadline_ns
-    assert service.quiet_heartbeat(quiet) == expected
+    assert quietly(service, quiet) == expected
     assert deadline.deadline_ns == before_ns + 1_000_000_000
     assert len(broker.records()) == written
 
@@ -92,15 +101,15 @@ def test_a_heartbeat_without_news_is_answered_as_any_other(broker: GroupBroker, 
         quiet._replace(client_id="c"),
         quiet._replace(client_host="/h"),
     ):
-        assert service.quiet_heartbeat(news) is None
+        assert quietly(service, news) is None
     broker.announce("other")
-    assert service.quiet_heartbeat(quiet) is None, "it may be that its topics have changed"
-    assert ask(service, quiet) == service.quiet_heartbeat(quiet) == expected
+    assert quietly(service, quiet) is None, "it may be that its topics have changed"
+    assert ask(service, quiet) == quietly(service, quiet) == expected
 
 
 def test_a_member_with_something_to_learn_is_not_quiet(broker: GroupBroker, service: ConsumerGroupService) -> None:
     epoch = ask(service, joining("foo")).member_epoch
     ask(service, joining("foo")._replace(member_id="b"))
     quiet = HeartbeatTerms(GROUP, "a", epoch)
-    assert service.quiet_heartbeat(quiet) is None
+    assert quietly(service, quiet) is None
     assert ask(service, quiet).assignment is not None

@@ -147,6 +147,7 @@ def test_it_ends_when_the_log_rolls_under_it() -> None:
     assert [len(read.records) for read in answered] == [SIZE], "the rest of the old segment, at once"
 
 
+@pytest.mark.interpreted
 def test_what_was_read_before_the_wait_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leaked reference keeps a deleted segment's descriptor open for ever."""
     balance = 0

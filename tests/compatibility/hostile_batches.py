@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from barnabas.records.compression import Codec, compress, compress_lz4_magic_0
+from barnabas.records.compression import Codec, compress
 from barnabas.records.v2.layout import encode_zigzag
+from barnabas.records.xxhash32 import compress_lz4_magic_0
 
 NOW = 1_700_000_000_000
 ODD_INTS = (-(2**31), -2, -1, 0, 1, 5, 1000, 2**31 - 1)

@@ -33,7 +33,6 @@ import cramjam
 
 from barnabas.records.errors import CorruptRecord, DecompressedTooLarge, TooManyPieces
 from barnabas.records.recycling_memory_pool import RecyclingMemoryPool
-from barnabas.records.xxhash32 import xxhash32
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -51,7 +50,6 @@ _GZIP_LEFTOVER_BYTES: Final = 18
 _GZIP_FIRST_INPUT_BYTES: Final = 512
 """The input that a second or later member is given first. The codec copies what the member does not use of it."""
 _GZIP_INPUT_BYTES: Final = 64 * 1024
-_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_PLAIN_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
 """Version 1, independent blocks of up to 64 KB, nothing optional: what Java and librdkafka write."""
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
@@ -192,38 +190,6 @@ def _joined(pieces: Iterator[bytes]) -> bytes:
     """Return the pieces as one; the only one without a copy."""
     found = list(pieces)
     return found[0] if len(found) == 1 else b"".join(found)
-
-
-def compress_lz4_magic_0(data: Buffer) -> bytes:
-    """Compress for message format 0, whose LZ4 header checksum covers the frame's magic, too (KAFKA-3160)."""
-    frame = compress(Codec.LZ4, data)
-    end = _lz4_checksum_position(frame)
-    return frame[:end] + bytes([xxhash32(frame[:end]) >> 8 & 0xFF]) + frame[end + 1 :]
-
-
-def decompress_lz4_magic_0(data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
-    """Decompress the LZ4 of message format 0, whose header checksum may be right, or wrong in Kafka's way.
-
-    Raises what `decompress` raises.
-    """
-    frame = bytes(data)
-    end = _lz4_checksum_position(frame)
-    repaired = frame[:end] + bytes([xxhash32(frame[4:end]) >> 8 & 0xFF]) + frame[end + 1 :]
-    return decompress(Codec.LZ4, repaired, limit_bytes)
-
-
-def _lz4_checksum_position(frame: bytes) -> int:
-    """Return the position of the header's checksum byte. Raises CorruptRecord when there is no whole header.
-
-    Before the checksum lie the magic, FLG, BD, and as FLG says, 8 bytes of content size and 4 of a dictionary id.
-    """
-    if len(frame) < 7 or frame[:4] != _LZ4_MAGIC:
-        raise CorruptRecord("lz4: the data do not begin with a frame header")
-    flags = frame[4]
-    position = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
-    if position >= len(frame):
-        raise CorruptRecord("lz4: the frame header is cut off")
-    return position
 
 
 def _compress_xerial(data: Buffer) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
+from typing import Final
 
 
 def _function_of_extension() -> Callable[..., int]:
@@ -29,4 +30,4 @@ def _function_of_extension() -> Callable[..., int]:
     return of_package
 
 
-crc32c = _function_of_extension()
+crc32c: Final = _function_of_extension()

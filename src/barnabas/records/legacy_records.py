@@ -33,9 +33,7 @@ from barnabas.records.compression import (
     Buffer,
     Codec,
     compress,
-    compress_lz4_magic_0,
     decompress,
-    decompress_lz4_magic_0,
 )
 from barnabas.records.errors import CorruptRecord, InvalidMessageSet, UnsupportedCodec
 from barnabas.records.record_batch import (
@@ -178,6 +176,8 @@ class LegacyBatch:
         if value is None:
             raise InvalidMessageSet(f"the compressed message at offset {self.last_offset} has no value")
         if self.codec == Codec.LZ4 and self.magic == 0:
+            from barnabas.records.xxhash32 import decompress_lz4_magic_0  # noqa: PLC0415 - very old logs have it
+
             return decompress_lz4_magic_0(value, limit_bytes)
         return decompress(self.codec, value, limit_bytes, limit_pieces)
 
@@ -324,7 +324,12 @@ class MessageWrapper:
         """Return the wrapper, which carries the offset of the last record and the largest timestamp."""
         body = b"".join(self._pieces)
         is_old_lz4 = self._codec == Codec.LZ4 and self._magic == 0
-        packed = compress_lz4_magic_0(body) if is_old_lz4 else compress(self._codec, body)
+        if is_old_lz4:
+            from barnabas.records.xxhash32 import compress_lz4_magic_0  # noqa: PLC0415 - very old clients have it
+
+            packed = compress_lz4_magic_0(body)
+        else:
+            packed = compress(self._codec, body)
         attributes = self._stamp_attribute | self._codec
         return encode_message(self._magic, self._last_offset, self._max_timestamp, None, packed, attributes)
 

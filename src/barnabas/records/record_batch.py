@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.records.compression import DEFAULT_LIMIT_BYTES, Buffer, Codec, decompress
 from barnabas.records.crc import crc32c
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.v2.header import HeaderFields
+from barnabas.records.fixed_fields import HeaderFields
 from barnabas.records.v2.walk import Record, read_records
 
 if TYPE_CHECKING:

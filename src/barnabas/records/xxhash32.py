@@ -1,10 +1,16 @@
-"""xxHash-32 of short inputs: the header checksum of an LZ4 frame. Pure.
+"""LZ4 as message format 0 has it, with a wrong checksum in the frame's header (KAFKA-3160): an xxHash-32. Pure.
 
-Only `records.compression` calls it, to write and to repair the checksum of message format 0 (KAFKA-3160).
+Called for old clients and old logs.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from barnabas.records.compression import DEFAULT_LIMIT_BYTES, Buffer, Codec, compress, decompress
+from barnabas.records.errors import CorruptRecord
+
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _PRIME_1 = 2654435761
 _PRIME_2 = 2246822519
 _PRIME_3 = 3266489917
@@ -47,3 +53,35 @@ def _finish(value: int, rest: bytes, length: int) -> int:
 
 def _rotate(value: int, bits: int) -> int:
     return (value << bits | value >> (32 - bits)) & _MASK
+
+
+def compress_lz4_magic_0(data: Buffer) -> bytes:
+    """Compress for message format 0, whose LZ4 header checksum covers the frame's magic, too (KAFKA-3160)."""
+    frame = compress(Codec.LZ4, data)
+    end = _lz4_checksum_position(frame)
+    return frame[:end] + bytes([xxhash32(frame[:end]) >> 8 & 0xFF]) + frame[end + 1 :]
+
+
+def decompress_lz4_magic_0(data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+    """Decompress the LZ4 of message format 0, whose header checksum may be right, or wrong in Kafka's way.
+
+    Raises what `decompress` raises.
+    """
+    frame = bytes(data)
+    end = _lz4_checksum_position(frame)
+    repaired = frame[:end] + bytes([xxhash32(frame[4:end]) >> 8 & 0xFF]) + frame[end + 1 :]
+    return decompress(Codec.LZ4, repaired, limit_bytes)
+
+
+def _lz4_checksum_position(frame: bytes) -> int:
+    """Return the position of the header's checksum byte. Raises CorruptRecord when there is no whole header.
+
+    Before the checksum lie the magic, FLG, BD, and as FLG says, 8 bytes of content size and 4 of a dictionary id.
+    """
+    if len(frame) < 7 or frame[:4] != _LZ4_MAGIC:
+        raise CorruptRecord("lz4: the data do not begin with a frame header")
+    flags = frame[4]
+    position = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    if position >= len(frame):
+        raise CorruptRecord("lz4: the frame header is cut off")
+    return position

@@ -21,13 +21,11 @@ from barnabas.records.compression import (
     Codec,
     _decompress_plain_lz4,
     compress,
-    compress_lz4_magic_0,
     decompress,
-    decompress_lz4_magic_0,
     decompressed_pieces,
 )
 from barnabas.records.errors import CorruptRecord, DecompressedTooLarge, TooManyPieces
-from barnabas.records.xxhash32 import xxhash32
+from barnabas.records.xxhash32 import compress_lz4_magic_0, decompress_lz4_magic_0, xxhash32
 
 COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 TEXT = b"".join(b'{"flight": %d, "carrier": "UA", "delay": %d}' % (i, i * 7919 % 61) for i in range(3000))

@@ -351,7 +351,7 @@ def _emptied(batch: RecordBatch) -> CleanedBatch:
 
 
 def _rebuilt(
-    batch: RecordBatch, body: bytes, starts: Sequence[int], kept: Sequence[int], horizon_ms: int | None
+    batch: RecordBatch, body: bytes, starts: list[int], kept: list[int], horizon_ms: int | None
 ) -> CleanedBatch:
     """Return the batch with only the records at the places `kept`; offsets, sequence and last offset stay.
 

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Protocol
+from typing import Final, Protocol
 
 from barnabas.storage.cleaner.config import SKIMPY_BYTES_PER_ENTRY
 
-NO_OFFSET = -1
+NO_OFFSET: Final = -1
 
-EXACT_BYTES_PER_ENTRY = 224
+EXACT_BYTES_PER_ENTRY: Final = 224
 """The most memory that an entry of `ExactOffsetMap` takes: key object, number, and the table while it grows.
 
 Measured with tracemalloc (Python 3.11, 700,000 keys): 137 bytes for 8-byte keys, 175 for the longest; 205 while the
 table is being copied; the allocator rounds each object up to 16 bytes. And two for `superseded`.
 """
-LONGEST_PLAIN_KEY = 46
+LONGEST_PLAIN_KEY: Final = 46
 """Longer keys are kept as a digest that is one byte longer, so that no plain key equals a digest."""
 
-_DIGEST_SIZE = 16
-_EMPTY = bytes(_DIGEST_SIZE)
+_DIGEST_SIZE: Final = 16
+_EMPTY: Final = bytes(_DIGEST_SIZE)
 
 
 class OffsetMap(Protocol):

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from barnabas.config.log_config import LogConfig
+from barnabas.records.fixed_fields import first_bytes
 from barnabas.records.record_batch import BatchHeader
-from barnabas.records.v2.header import first_bytes
 from barnabas.runtime.files import Buffer
 from barnabas.storage.fetch_data import FetchDataInfo, FetchIsolation
 from barnabas.storage.file_names import CLEANED_SUFFIX

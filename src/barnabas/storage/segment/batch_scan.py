@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from barnabas.records.errors import CorruptRecord
+from barnabas.records.fixed_fields import EXTENT_SIZE, extent_at
 from barnabas.records.memory_records import batch_at
 from barnabas.records.record_batch import HEADER_SIZE, LOG_OVERHEAD, RecordBatch
-from barnabas.records.v2.header import EXTENT_SIZE, extent_at
 from barnabas.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:

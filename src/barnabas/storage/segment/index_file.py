@@ -16,9 +16,9 @@ from array import array
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
+from barnabas.records.fixed_fields import ENTRY_STRUCTS, entries_up_to, entry_at
 from barnabas.runtime.locks import Lock
 from barnabas.storage.segment.file import SegmentFile
-from barnabas.storage.segment.index_page import ENTRY_STRUCTS, entries_up_to, entry_at
 
 if TYPE_CHECKING:
     from mypy_extensions import i64

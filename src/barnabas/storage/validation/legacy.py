@@ -24,7 +24,12 @@ from barnabas.records.record_conversion import up_convert
 from barnabas.records.v2.walk import Record
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Buffer
-from barnabas.storage.validation.rebuilt_batches import TargetCompression, negative_timestamp, stored_as_rebuilt
+from barnabas.storage.validation.rebuilt_batches import (
+    StorableBatch,
+    TargetCompression,
+    negative_timestamp,
+    stored_as_rebuilt,
+)
 from barnabas.storage.validation.record_rules import RecordRules
 from barnabas.storage.validation.rules import (
     LARGE_BATCHES,
@@ -35,7 +40,6 @@ from barnabas.storage.validation.rules import (
     invalid,
     too_large,
 )
-from barnabas.storage.validation.storable_batch import StorableBatch
 
 _SMALL_WRAPPER_BYTES: Final = 1024
 _MANY_MESSAGES_BYTES: Final = 128 * 1024

@@ -1,13 +1,14 @@
-"""Makes the batch that a topic stores of one that was produced differently: other times, another codec. Pure.
+"""The result of validation, and how it is made of a batch that was produced differently: other times, another codec.
 
-Called by LogValidator on the appending thread.
-Kafka: LogValidator.buildRecordsAndAssignOffsets, DefaultRecordBatch.setMaxTimestamp, BrokerCompressionType.
+Called by LogValidator on the appending thread. Pure.
+Kafka: LogValidator.ValidationResult, LogValidator.buildRecordsAndAssignOffsets, DefaultRecordBatch.setMaxTimestamp,
+BrokerCompressionType.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -34,7 +35,9 @@ from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import InvalidRecords, RecordError
 from barnabas.storage.validation.record_rules import ReadBatch
 from barnabas.storage.validation.rules import TopicTerms
-from barnabas.storage.validation.storable_batch import StorableBatch
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 _TIMES: Final = struct.Struct(">hiqq")
 """Attributes, last offset delta, base and max timestamp: bytes 21 to 43 of the header."""
@@ -43,6 +46,26 @@ _KEPT_ATTRIBUTES: Final = 0x77
 
 KAFKAS_DEFAULT_LZ4_LEVEL = 9
 """Kafka takes this number for the quick compressor, and all others for the thorough one at that level."""
+
+
+class StorableBatch:
+    """A batch that may be stored, but for its first 21 bytes, which the log writes: base offset to checksum.
+
+    header: as produced, or as it was rebuilt, but for the checksum `crc` and the times. head, rest: what the checksum
+    covers. log_append_time_ms: -1 unless the topic stamps append time. conversion_ns: how long it took to rebuild the
+    batch; 0 if that was not needed.
+    """
+
+    __slots__ = ("conversion_ns", "crc", "head", "header", "log_append_time_ms", "max_timestamp", "rest")
+
+    def __init__(self, header: BatchHeader, rest: Buffer, crc: i64, max_timestamp: i64, head: bytes = b"") -> None:
+        self.header = header
+        self.head = head
+        self.rest = rest
+        self.crc: i64 = crc
+        self.max_timestamp: i64 = max_timestamp
+        self.log_append_time_ms: i64 = NO_TIMESTAMP
+        self.conversion_ns: i64 = 0
 
 
 class TargetCompression(NamedTuple):

@@ -49,6 +49,7 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.validation.rebuilt_batches import (
+    StorableBatch,
     TargetCompression,
     re_encoded,
     with_append_time,
@@ -68,7 +69,6 @@ from barnabas.storage.validation.rules import (
     is_ordinary,
     too_large,
 )
-from barnabas.storage.validation.storable_batch import StorableBatch
 
 if TYPE_CHECKING:
     from mypy_extensions import i64

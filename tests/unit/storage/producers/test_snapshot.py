@@ -39,7 +39,8 @@ def many() -> list[ProducerStateEntry]:
 
 
 def fields(entry: ProducerStateEntry) -> tuple[object, ...]:
-    return tuple(repr(getattr(entry, name)) for name in ProducerStateEntry.__slots__)
+    numbers = (entry.producer_id, entry.producer_epoch, entry.coordinator_epoch, entry.last_timestamp)
+    return *numbers, entry.transaction_first_offset, repr(entry.batches)
 
 
 def test_bytes_are_those_of_kafka() -> None:

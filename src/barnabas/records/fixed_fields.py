@@ -1,11 +1,13 @@
-"""The header of a batch, read in one step: the base of `BatchHeader` and `RecordBatch`. And its first bytes, written.
+"""Numbers at fixed places: the header of a batch, its first bytes, the entries of an index. All are big-endian. Pure.
 
-The compiled build takes this module from `native/` (decisions/0009-compiled-build.md). Pure.
+`HeaderFields` is the base of `BatchHeader` and `RecordBatch`. The compiled build takes this module from `native/`
+(decisions/0009-compiled-build.md).
 """
 
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from typing import Final
 
 from barnabas.records.errors import CorruptRecord
@@ -90,3 +92,21 @@ def extent_at(buffer: bytes, position: int) -> tuple[int, int, int]:
 def first_bytes(base_offset: int, length: int, leader_epoch: int, crc: int, following: bytes) -> bytes:
     """Return the bytes of a batch of `length` bytes before those that its checksum covers, and `following`."""
     return _pack(base_offset, length - _LOG_OVERHEAD, leader_epoch, 2, crc) + following
+
+
+# -- the entries of an index: two numbers, of 4 and 4 bytes or of 8 and 4
+
+ENTRY_STRUCTS: Final = {8: struct.Struct(">ii"), 12: struct.Struct(">qi")}
+"""By the size of an entry."""
+
+
+def entry_at(page: bytes, size: int, place: int) -> tuple[int, int]:
+    """Return the entry at a place of the page; its entries have `size` bytes."""
+    key, value = ENTRY_STRUCTS[size].unpack_from(page, place * size)
+    return key, value
+
+
+def entries_up_to(page: bytes, size: int, field: int, target: int, count: int) -> int:
+    """Return how many of the first `count` entries have a field 0 or 1 of at most `target`. The field only rises."""
+    unpack = ENTRY_STRUCTS[size].unpack_from
+    return bisect_right(range(count), target, key=lambda place: unpack(page, place * size)[field])

@@ -1,7 +1,8 @@
-"""The header of a batch, native: each field is a load and a swap of its bytes."""
+"""Numbers at fixed places, native: each is a load and a swap of its bytes."""
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i32_be, write_i64_be
@@ -76,3 +77,33 @@ def first_bytes(base_offset: i64, length: i64, leader_epoch: i64, crc: i64, foll
     if following:
         written.write(following)
     return written.getvalue()
+
+
+ENTRY_STRUCTS: Final = {8: Struct(">ii"), 12: Struct(">qi")}
+
+
+def _number(page: bytes, size: i64, field: i64, place: i64) -> i64:
+    at = place * size
+    if field:
+        return i64(read_i32_be(page, at + size - 4))
+    if size == 8:
+        return i64(read_i32_be(page, at))
+    return read_i64_be(page, at)
+
+
+def entry_at(page: bytes, size: i64, place: i64) -> tuple[i64, i64]:
+    """Return the entry at a place of the page."""
+    return _number(page, size, 0, place), _number(page, size, 1, place)
+
+
+def entries_up_to(page: bytes, size: i64, field: i64, target: i64, count: i64) -> i64:
+    """Return how many of the first `count` entries have a field of at most `target`, by halves."""
+    low: i64 = 0
+    high = count
+    while low < high:
+        middle = (low + high) >> 1
+        if _number(page, size, field, middle) <= target:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import sysconfig
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -87,8 +89,7 @@ def compile_modules(root: Path, place: Path, modules: list[str], *, trace: bool 
     shutil.rmtree(place / "src", ignore_errors=True)
     shutil.rmtree(place / "lib", ignore_errors=True)
     shutil.copytree(root / "src" / "barnabas", place / "src" / "barnabas", ignore=shutil.ignore_patterns("__pycache__"))
-    # What means the same and is written otherwise for the compiler; plain Python never sees it (decisions/0009).
-    shutil.copytree(root / "native", place / "src", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    modules = modules + write_native_sources(root / "native", place / "src")
     settings = place / "mypy.ini"
     settings.write_text(MYPY_SETTINGS)
     before = Path.cwd()
@@ -113,6 +114,25 @@ def compile_modules(root: Path, place: Path, modules: list[str], *, trace: bool 
     finally:
         os.chdir(before)
     return sorted((place / "lib").rglob("*.so"))
+
+
+def write_native_sources(native: Path, sources: Path) -> list[str]:
+    """Lay over `sources` what is written otherwise for the compiler; plain Python never sees it (decisions/0009).
+
+    Returns the modules that only the compiled build has.
+    """
+    subprocess.run(  # noqa: S603 - a program of this repository
+        [sys.executable, str(native / "write_messages.py"), str(sources)],
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(sources), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    added = []
+    for text in (native / "barnabas").rglob("*.py"):
+        place = sources / text.relative_to(native)
+        if not place.exists():
+            added.append(".".join(text.relative_to(native).with_suffix("").parts))
+        shutil.copyfile(text, place)
+    return sorted(added)
 
 
 def compile_side_by_side(

@@ -8,36 +8,13 @@ encodes each answer again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from struct import Struct
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from barnabas.protocol.messages.message import Message
 
 _THROTTLE_TIME: Final = Struct(">i")
-
-
-class EncodedAnswer:
-    """A body encoded before, without the throttle time it begins with, which belongs to one request.
-
-    To `protocol.headers.response_frame` it looks like the message it was made of. throttle_time_ms: None in versions
-    without that field; in all others it is the first field.
-    """
-
-    __slots__ = ("rest", "throttle_time_ms")
-
-    def __init__(self, rest: bytes, throttle_time_ms: int | None) -> None:
-        self.rest = rest
-        self.throttle_time_ms = throttle_time_ms
-
-    def throttled_as(self, answer: Any) -> Any:
-        """Return the same body with the throttle time of `answer`, the message that stands for it."""
-        return self if self.throttle_time_ms is None else EncodedAnswer(self.rest, answer.throttle_time_ms)
-
-    @property
-    def encoders(self) -> _AppendBody:
-        """The encoder of each version, as a message has them."""
-        return _APPEND_BODY
 
 
 class _AppendBody(dict[int, Callable[["EncodedAnswer", bytearray], list[Any]]]):
@@ -48,7 +25,23 @@ class _AppendBody(dict[int, Callable[["EncodedAnswer", bytearray], list[Any]]]):
         return _append_body
 
 
-_APPEND_BODY: Final = _AppendBody()
+class EncodedAnswer(Message):
+    """A body encoded before, without the throttle time it begins with, which belongs to one request.
+
+    throttle_time_ms: None in versions without that field; in all others it is the first field.
+    """
+
+    __slots__ = ("rest", "throttle_time_ms")
+    declarations = __slots__
+    encoders: ClassVar[Mapping[int, Callable[..., list[Any]]]] = _AppendBody()
+
+    def __init__(self, rest: bytes, throttle_time_ms: int | None) -> None:
+        self.rest = rest
+        self.throttle_time_ms = throttle_time_ms
+
+    def throttled_as(self, answer: Any) -> EncodedAnswer:
+        """Return the same body with the throttle time of `answer`, the message that stands for it."""
+        return self if self.throttle_time_ms is None else EncodedAnswer(self.rest, answer.throttle_time_ms)
 
 
 def _append_body(answer: EncodedAnswer, out: bytearray) -> list[Any]:

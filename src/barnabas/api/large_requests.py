@@ -35,15 +35,17 @@ from barnabas.api.request_log import RequestLog
 from barnabas.protocol.decoder_source import DecoderBound
 from barnabas.protocol.errors import DecodeError, ManyElements
 from barnabas.protocol.message_index import request_class
+from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.produce import ProduceRequest
 
 logger = logging.getLogger(__name__)
 
 
-class Undecoded:
+class Undecoded(Message):
     """The body of a request before it is decoded: the frame, and where the body begins in it."""
 
     __slots__ = ("buffer", "offset")
+    declarations = __slots__
 
     def __init__(self, buffer: Any, offset: int) -> None:
         self.buffer = buffer

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M")
+"""The body: a message, or `Undecoded`."""
 
 
 # One object a connection, not one a request: requests of a connection differ in none of these fields.

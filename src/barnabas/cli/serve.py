@@ -1,4 +1,4 @@
-"""`barnabas serve`: runs a broker in this process until it is stopped.
+"""`barnabas serve`: runs a broker in this process until it is stopped, or several in processes of their own.
 
 Owns the parts that belong to the process and not to the broker: signals, log lines on stderr, the ready line on stdout,
 the exit status. Runs on the main thread, which waits on a pipe. Signal handlers and watching threads write to the pipe.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
@@ -22,7 +24,7 @@ from barnabas.config.config_key import parse_host_and_port
 from barnabas.config.kafka_config import KafkaConfig, is_known, unknown_setting_message
 from barnabas.config.server_defaults import server_defaults
 from barnabas.config.setting import Settings, setting
-from barnabas.runtime.log_queue import LogQueue
+from barnabas.runtime.log_queue import LINE_FORMAT, LogQueue
 from barnabas.runtime.logger_levels import TRACE
 
 if TYPE_CHECKING:
@@ -84,7 +86,14 @@ class ConsoleConfig(Settings):
     show_default=True,
     help="The least severe messages that are logged on stderr.",
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Run N brokers on this machine as one cluster, to use more than one core: ports in a row, no ZooKeeper.",
+)
 @click.option("--until-stdin-closes", is_flag=True, hidden=True)
+@click.option("--one-of-processes", is_flag=True, hidden=True)
 @click.option("--fault-pipes", hidden=True, metavar="DESCRIPTOR:DESCRIPTOR")
 def serve(
     config_file: str | None,
@@ -92,7 +101,9 @@ def serve(
     data_dir: str | None,
     listen: tuple[str, ...],
     log_level: str,
+    processes: int | None,
     until_stdin_closes: bool,
+    one_of_processes: bool,
     fault_pipes: str | None,
 ) -> None:
     """Run a broker until SIGTERM or ctrl-C.
@@ -108,40 +119,81 @@ def serve(
     broker stands alone instead, and keeps the metadata in its data directory; a file for KRaft needs that switch.
     Settings that promise protection which this version does not have (Kerberos, for example) stop the start.
 
+    With --processes N the brokers 0 to N-1 listen on the given ports and those that follow, keep their data in
+    broker-0, broker-1, ... of the data directory, and are one cluster: clients need the first address only. The topics
+    with N partitions or more use all of them. A broker that dies is started again. Needs the extra zookeeper.
+
     \b
         barnabas serve
         barnabas serve --data-dir /var/lib/barnabas --listen PLAINTEXT://0.0.0.0:9092
+        barnabas serve --data-dir /var/lib/barnabas --processes 8
         barnabas serve --config server.properties --override metadata.store=embedded --override num.partitions=3
     """
     try:
         config = read_config(config_file, overrides, data_dir, listen)
+        _check_count(config, processes, overrides if config_file is None else None)
     except ConfigError as error:
         click.echo(f"barnabas: {error}", err=True)
         sys.exit(EXIT_WRONG_SETTINGS)
     except OSError as error:
         click.echo(f"barnabas: cannot read {config_file}: {error.strerror}", err=True)
         sys.exit(EXIT_WRONG_SETTINGS)
-    for name in _secrets_in(overrides):
+    # The parent of several brokers has said it once for all of them.
+    for name in _secrets_in(overrides) if not one_of_processes else ():
         click.echo(
             f"barnabas: warning: the value of --override {name} shows in the list of processes; put it into the file",
             err=True,
         )
-    from barnabas.broker.process_tuning import pause_collection, tune_memory_allocation
+    if processes is None:
+        from barnabas.broker.process_tuning import pause_collection, tune_memory_allocation
 
-    # Before the first thread: glibc gives a heap of its own to each thread that allocates before the call.
-    tune_memory_allocation()
-    pause_collection()
+        # Before the first thread: glibc gives a heap of its own to each thread that allocates before the call.
+        tune_memory_allocation()
+        pause_collection()
     faults = None if fault_pipes is None else _open_faults(fault_pipes)
-    # The log has a stream of its own over the same descriptor, because its writer holds the stream's lock while it
-    # waits for a full pipe.
-    stream = open(sys.stderr.fileno(), "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-    log = LogQueue(stream)
-    log.start()
-    logging.basicConfig(level=_LOG_LEVELS[log_level.lower()], handlers=[log])
+    log = _start_log(log_level, f"broker {config.text('broker.id')} " if one_of_processes else "")
+    if processes is not None:
+        words = [] if config_file is None else ["--config", config_file]
+        words += ["--log-level", log_level, *(word for override in overrides for word in ("--override", override))]
+        _leave(_run_processes(config, processes, words, until_stdin_closes=until_stdin_closes), log)
     stop = _StopRequest()
     if until_stdin_closes:
         stop.when_stdin_closes()
     _leave(_run(config, stop, faults), log)
+
+
+def _check_count(config: KafkaConfig, processes: int | None, only: tuple[str, ...] | None) -> None:
+    """Check that the settings and the directories are those of so many brokers. processes: None for a single one.
+
+    only: the overrides where all that the user has set is there; None where there is a file too. Raises ConfigError.
+    """
+    if processes is not None:
+        from barnabas.cli.processes.row_run import check_processes
+
+        chosen = config.originals if only is None else dict(map(_parsed_override, only))
+        check_processes(config, chosen.keys(), processes)
+        return
+    for directory in config.log_dirs:
+        mark = os.path.join(directory, "broker-0", "meta.properties")
+        if os.path.exists(mark):
+            # A single broker would take `broker-0` for partition 0 of a topic `broker`.
+            raise ConfigError(
+                f"log.dirs={directory}: this directory has the data of brokers that ran as one cluster ({mark}). Start "
+                "them with --processes, or name another directory",
+                "log.dirs",
+            )
+
+
+def _start_log(level: str, who: str) -> LogQueue:
+    """Start to log on stderr. who: put in front of each thread's name."""
+    # The log has a stream of its own over the same descriptor, because its writer holds the stream's lock while it
+    # waits for a full pipe.
+    stream = open(sys.stderr.fileno(), "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    log = LogQueue(stream)
+    log.setFormatter(logging.Formatter(LINE_FORMAT.replace("[", f"[{who}", 1)))
+    log.start()
+    logging.basicConfig(level=_LOG_LEVELS[level.lower()], handlers=[log])
+    return log
 
 
 def read_config(
@@ -193,6 +245,18 @@ def _secrets_in(overrides: tuple[str, ...]) -> list[str]:
     """Return the names of the settings with a secret value, which every user of the machine can read."""
     names = dict.fromkeys(_parsed_override(override)[0] for override in overrides)
     return [name for name in names if (key := find_key(name)) is not None and key.is_sensitive]
+
+
+def _run_processes(config: KafkaConfig, count: int, words: list[str], *, until_stdin_closes: bool) -> int:
+    """Run several brokers until a signal, and stop them. Returns the exit status."""
+    from barnabas.cli.processes.row_run import run_processes
+    from barnabas.cli.processes.supervisor import Event, Stop
+
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    on_first(STOP_SIGNALS, lambda number: events.put(Stop(signal.Signals(number).name)))
+    if until_stdin_closes:
+        _call_when_stdin_closes(lambda: events.put(Stop(_REASONS[_STDIN_CLOSED])))
+    return run_processes(config, count, words, events)
 
 
 def _open_faults(fault_pipes: str) -> FaultLayer:
@@ -309,13 +373,7 @@ class _StopRequest:
 
     def when_stdin_closes(self) -> None:
         """Request the stop when the process that started this one has ended: the test kit, even if it was killed."""
-
-        def wait_for_end_of_input() -> None:
-            while os.read(0, 4096):
-                pass
-            os.write(self._write_fd, _STDIN_CLOSED)
-
-        threading.Thread(target=wait_for_end_of_input, name="await-stdin", daemon=True).start()
+        _call_when_stdin_closes(lambda: os.write(self._write_fd, _STDIN_CLOSED))
 
     def wait(self) -> str:
         """Wait until a stop is requested, and return the reason."""
@@ -324,6 +382,17 @@ class _StopRequest:
 
     def _request(self, number: int) -> None:
         os.write(self._write_fd, bytes([number]))
+
+
+def _call_when_stdin_closes(then: Callable[[], object]) -> None:
+    """Call `then` on a thread of its own when standard input ends."""
+
+    def wait_for_end_of_input() -> None:
+        while os.read(0, 4096):
+            pass
+        then()
+
+    threading.Thread(target=wait_for_end_of_input, name="await-stdin", daemon=True).start()
 
 
 def _leave(status: int, log: LogQueue) -> NoReturn:

@@ -44,7 +44,7 @@ class _Place(NamedTuple):
 
 def names_topics(api_key: ApiKey) -> bool:
     """Return whether requests of this API can name topics."""
-    return bool(_places(request_class(api_key), is_topic=False))
+    return bool(_places(request_class(api_key), is_topic=False))  # type: ignore[arg-type] # mypy: a class without a metaclass is not hashable
 
 
 def named_topics(body: Struct) -> Iterator[str | bytes]:
@@ -54,7 +54,7 @@ def named_topics(body: Struct) -> Iterator[str | bytes]:
 
 def _search(struct: Any, *, is_topic: bool) -> Iterator[str | bytes]:
     kind: type[Struct] = type(struct)
-    for place in _places(kind, is_topic=is_topic):
+    for place in _places(kind, is_topic=is_topic):  # type: ignore[arg-type] # mypy: a class without a metaclass is not hashable
         value = getattr(struct, place.field)
         if value is None:
             continue
@@ -84,6 +84,6 @@ def _places(struct: type[Struct], *, is_topic: bool) -> tuple[_Place, ...]:
         elif field.struct is not None and field.name != _NO_LONGER_READ:
             item: type[Struct] = field.struct
             are_topics = field.name in _LISTS_OF_TOPICS
-            if _places(item, is_topic=are_topics):
+            if _places(item, is_topic=are_topics):  # type: ignore[arg-type] # mypy: a class without a metaclass is not hashable
                 places.append(_Place(field.name, _Role.STRUCTS, field.is_array, are_topics))
     return tuple(places)

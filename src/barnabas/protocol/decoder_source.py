@@ -57,8 +57,6 @@ from barnabas.protocol.codec_runtime import (
     refuse_length, refuse_many, refuse_memory, refuse_null, refuse_tag, refuse_tags, skip_tagged_fields,
 )
 from barnabas.protocol.errors import DecodeError
-
-new = object.__new__
 """
 
 
@@ -126,7 +124,7 @@ class DecoderSource:
         The object is made without its constructor, whose call costs more than reading the fields.
         """
         made = self._writer.name("v")
-        self._line(depth, f"{made} = new({self._writer.constructor(struct)})")
+        self._line(depth, f"{made} = {self._writer.maker(struct)}({self._writer.constructor(struct)})")
         for field in fields_of(struct):
             if not field.is_present(self._version) or field.is_tagged(self._version):
                 self._line(depth, f"{made}.{field.name} = {default_literal(field)}")

@@ -64,7 +64,7 @@ class _Plan(NamedTuple):
 
 def error_answer(request: Message, version: int, error: ApiError) -> Message:
     """Build the response of `request`'s API in `version` that says `error` of the whole and of each item."""
-    response: Message = _fill(_plan(response_class(request.api_key), type(request), version), request, error)
+    response: Message = _fill(_plan(response_class(request.api_key), type(request), version), request, error)  # type: ignore[arg-type] # mypy: a class without a metaclass is not hashable
     return response
 
 
@@ -128,7 +128,7 @@ def _plan(struct: type[Struct], source: type[Struct] | None, version: int) -> _P
 def _items_plan(field: FieldSchema, struct: type[Struct], asked: FieldSchema, version: int) -> _Items:
     repeating = [each.name for each in struct.field_schemas() if each.declaration.repeated]
     source: Any = asked.struct
-    return _Items(field.name, asked.name, _plan(struct, source, version), repeating[0] if source is None else None)
+    return _Items(field.name, asked.name, _plan(struct, source, version), repeating[0] if source is None else None)  # type: ignore[arg-type] # mypy: a class without a metaclass is not hashable
 
 
 def _allowed(field: FieldSchema, value: Any, version: int) -> Any:

@@ -5,7 +5,7 @@ here is immutable once made, so no lock guards it.
 
 A message reads like Kafka's JSON, one line a field, all versions at once:
 
-    class HeartbeatRequest(Message, api=ApiKey.HEARTBEAT, versions="0-4", flexible="4+"):
+    class HeartbeatRequest(MessageSpec, api=ApiKey.HEARTBEAT, versions="0-4", flexible="4+"):
         group_id: str = field("0+")
         generation_id: Int32 = field("0+")
         member_id: str = field("0+")
@@ -18,9 +18,18 @@ Kafka: MessageSpec, FieldSpec.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from mypy_extensions import mypyc_attr as mypyc_attr  # noqa: PLC0414 - exported so
+else:
+
+    def mypyc_attr(**_marks: bool) -> Callable[[type], type]:
+        """Return what does nothing: the compiler reads the marks of a class, plain Python passes them over."""
+        return lambda marked: marked
 
 
 class WireType(Enum):

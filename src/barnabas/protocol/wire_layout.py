@@ -142,6 +142,10 @@ class SourceWriter:
         """Return the name of a struct's class, bound at module level: nested names cost two look-ups each."""
         return self._define(struct.__qualname__.replace(".", "_"), struct.__qualname__)
 
+    def maker(self, struct: type) -> str:
+        """Return the name of a class's `__new__`. A native class (decisions/0009) has one of its own."""
+        return self._define(f"new_{struct.__qualname__.replace('.', '_')}", f"{struct.__qualname__}.__new__")
+
     def default_struct(self, struct: type) -> str:
         """Return the name of one instance of a struct with all its defaults."""
         return self._define(f"default_{struct.__qualname__.replace('.', '_')}", f"{struct.__qualname__}()")

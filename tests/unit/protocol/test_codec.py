@@ -10,13 +10,13 @@ import pytest
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import DecodeError, EncodeError
-from barnabas.protocol.message_struct import Struct
 from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.message_spec import MessageSpec, StructSpec
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.schema import Float64, Int8, Int32, Int64, Records, Uuid, field
 
 
-class Everything(Message, api=ApiKey.PRODUCE, versions="0-3", flexible="2+"):
+class Everything(MessageSpec, api=ApiKey.PRODUCE, versions="0-3", flexible="2+"):
     flag: bool = field("0+")
     name: str | None = field("0+", nullable="1+")
     numbers: list[Int32] = field("0+")
@@ -32,19 +32,19 @@ class Everything(Message, api=ApiKey.PRODUCE, versions="0-3", flexible="2+"):
     limit: Int32 = field("3+", default=7)
     hint: Int8 = field("0-1", ignorable=True)
 
-    class Part(Struct):
+    class Part(StructSpec):
         key: Int32 = field("0+", default=-1)
         value: bytes = field("0+")
 
 
-class Hollow(Message, api=ApiKey.PRODUCE, versions="0"):
+class Hollow(MessageSpec, api=ApiKey.PRODUCE, versions="0"):
     parts: list[Hollow.Nothing] = field("0+")
 
-    class Nothing(Struct):
+    class Nothing(StructSpec):
         later: Int32 = field("1+")
 
 
-class Untouched(Message, api=ApiKey.PRODUCE, versions="0"):
+class Untouched(MessageSpec, api=ApiKey.PRODUCE, versions="0"):
     value: Int32 = field("0+")
 
 

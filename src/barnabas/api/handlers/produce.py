@@ -45,7 +45,17 @@ from barnabas.metadata.topic_name import INTERNAL_TOPICS
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.message import Message
-from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import CODEC_MASK, BatchHeader
 from barnabas.replica.partitions.partition_append import PartitionAppend
@@ -54,9 +64,6 @@ from barnabas.replica.requests.replica_appender import VALID_ACKS, AppendCallbac
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 logger = logging.getLogger(__name__)
-
-TopicAnswer = ProduceResponse.TopicProduceResponse
-PartitionAnswer = ProduceResponse.PartitionProduceResponse
 
 ABORTABLE_SINCE: Final = 11
 """The first version with TRANSACTION_ABORTABLE (KIP-890)."""
@@ -329,15 +336,15 @@ class ProduceApi:
                     if info.conversion_ns:
                         request.note_conversion(info.conversion_ns, info.valid_bytes)
                     answers.append(
-                        PartitionAnswer(
+                        PartitionProduceResponse(
                             entry.partition, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
                         )
                     )
-            topics.append(TopicAnswer(name, topic_id, answers))
+            topics.append(TopicProduceResponse(name, topic_id, answers))
         response = ProduceResponse(topics)
         if leaders is not None:
             response.node_endpoints = [
-                ProduceResponse.NodeEndpoint(node.id, node.host, node.port, node.rack) for node in leaders.nodes()
+                NodeEndpoint(node.id, node.host, node.port, node.rack) for node in leaders.nodes()
             ]
         return response
 
@@ -372,37 +379,37 @@ def _error_answer(request: Request[ProduceRequest], error: ApiError) -> Message 
     return None if request.body.acks == 0 else described_error_answer(request, error)
 
 
-def _failure_answer(entry: PartitionAppend, leaders: CurrentLeaders, version: int) -> PartitionAnswer:
+def _failure_answer(entry: PartitionAppend, leaders: CurrentLeaders, version: int) -> PartitionProduceResponse:
     """Answer with an error. Records that were appended and not replicated in time keep their offsets (Kafka:
     DelayedProduce)."""
     info = entry.info
     failure = entry.failure
-    answer = PartitionAnswer(
+    answer = PartitionProduceResponse(
         index=entry.partition,
         error_code=entry.error,
         base_offset=-1 if info is None else info.first_offset,
         log_append_time_ms=-1 if info is None else info.log_append_time_ms,
         log_start_offset=entry.log_start_offset if info is None else info.log_start_offset,
         record_errors=[
-            ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
             for index, message in entry.record_errors
         ],
         error_message=None if failure is None else failure.message,
     )
     if version >= 10 and entry.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         # KIP-951: tell the client who leads, to save it a metadata request.
-        answer.current_leader = ProduceResponse.LeaderIdAndEpoch(*leaders.leader_of(entry.topic, entry.partition))
+        answer.current_leader = LeaderIdAndEpoch(*leaders.leader_of(entry.topic, entry.partition))
     return answer
 
 
-def _release_records(topics: Sequence[ProduceRequest.TopicProduceData]) -> None:
+def _release_records(topics: Sequence[TopicProduceData]) -> None:
     """Forget the records of every partition."""
     for topic in topics:
         for partition in topic.partition_data:
             partition.records = None
 
 
-def _each_partition_once(body: ProduceRequest, most: int | None) -> list[ProduceRequest.TopicProduceData]:
+def _each_partition_once(body: ProduceRequest, most: int | None) -> list[TopicProduceData]:
     """Keep the last batch of a partition that is named twice, as Kafka, whose maps are keyed by partition.
 
     Raises NeedsHandlerThread when the request has more batches than `most`.
@@ -414,8 +421,8 @@ def _each_partition_once(body: ProduceRequest, most: int | None) -> list[Produce
         len({partition.index for partition in topic.partition_data}) == len(topic.partition_data) for topic in topics
     ):
         return topics
-    merged: dict[str | bytes, dict[int, ProduceRequest.PartitionProduceData]] = {}
-    first: dict[str | bytes, ProduceRequest.TopicProduceData] = {}
+    merged: dict[str | bytes, dict[int, PartitionProduceData]] = {}
+    first: dict[str | bytes, TopicProduceData] = {}
     for topic in topics:
         key = topic.name or topic.topic_id
         first.setdefault(key, topic)
@@ -436,7 +443,7 @@ def _first_of(
     return error or refusal or ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _has_transactional_batch(topics: Sequence[ProduceRequest.TopicProduceData]) -> bool:
+def _has_transactional_batch(topics: Sequence[TopicProduceData]) -> bool:
     """Return whether a batch is part of a transaction (Kafka: RequestUtils.hasTransactionalRecords)."""
     for topic in topics:
         for partition in topic.partition_data:

@@ -91,6 +91,7 @@ REPLICATION_KEYS = (
 CLUSTER_KEYS = (
     STRING("zookeeper.connect", None)
     | "The ZooKeeper servers of the cluster: host:port[,host:port...][/chroot]. Ignored with metadata.store=embedded. "
+    "`barnabas serve --processes` sets it to unix:PATH, the socket of the brokers' common store. "
     "Needs the extra zookeeper (pip install barnabas[zookeeper]).",
     # 6 s until KIP-537: short network failures and collector pauses ended sessions, and each ended session moves
     # leaderships.

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 from barnabas.coordinator.runtime.coordinator_log import ErrorTranslation
 from barnabas.coordinator.runtime.record import decode_record, encode_record, version_of
 from barnabas.protocol.errors import DecodeError, ErrorCode
-from barnabas.protocol.message_struct import Struct
-from barnabas.protocol.messages.message import CoordinatorMessage
+from barnabas.protocol.messages.message_spec import CoordinatorMessage, StructSpec
 from barnabas.protocol.schema import Int32, Int64, Uuid, field
 
 OFFSET_KINDS: Final = (0, 1)
@@ -83,7 +82,7 @@ class GroupMetadataValue(CoordinatorMessage, versions="0-4", flexible="4+"):
     current_state_timestamp: Int64 = field("2+", default=-1, ignorable=True)
     members: list[GroupMetadataValue.MemberMetadata] = field("0+")
 
-    class MemberMetadata(Struct):
+    class MemberMetadata(StructSpec):
         member_id: str = field("0+")
         # v3: static membership (KIP-345).
         group_instance_id: str | None = field("3+", nullable="3+", default=None, ignorable=True)

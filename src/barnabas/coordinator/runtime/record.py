@@ -10,7 +10,7 @@ import struct
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.protocol.errors import DecodeError
-from barnabas.protocol.messages.message import CoordinatorMessage
+from barnabas.protocol.messages.message_spec import CoordinatorMessage
 
 _VERSION: Final = struct.Struct(">h")
 

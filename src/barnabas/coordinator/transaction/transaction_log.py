@@ -17,8 +17,7 @@ from barnabas.coordinator.runtime.record import decode_record, encode_record
 from barnabas.coordinator.transaction.transaction_entry import TransactionEntry
 from barnabas.coordinator.transaction.transaction_metadata import NO_PRODUCER_ID, TransactionMetadata, TransactionState
 from barnabas.protocol.errors import DecodeError, ErrorCode
-from barnabas.protocol.message_struct import Struct
-from barnabas.protocol.messages.message import CoordinatorMessage
+from barnabas.protocol.messages.message_spec import CoordinatorMessage, StructSpec
 from barnabas.protocol.schema import Int8, Int16, Int32, Int64, field
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
 
@@ -49,7 +48,7 @@ class TransactionLogValue(CoordinatorMessage, versions="0-1", flexible="1+"):
     transaction_start_timestamp_ms: Int64 = field("0+")
     client_transaction_version: Int16 = field("1+", tag=2, tagged="1+", default=0, ignorable=True)
 
-    class PartitionsSchema(Struct):
+    class PartitionsSchema(StructSpec):
         topic: str = field("0+")
         partition_ids: list[Int32] = field("0+")
 

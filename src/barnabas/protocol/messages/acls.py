@@ -8,14 +8,13 @@ Kafka: DescribeAclsRequest, CreateAclsRequest, DeleteAclsRequest and their respo
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.message_struct import Struct
-from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.message_spec import MessageSpec, StructSpec
 from barnabas.protocol.schema import Int8, Int16, Int32, field
 
 
 # v1: pattern types (KIP-290), 3 (literal) where an older client says none; v2: flexible.
 # v3: USER as a resource type, for tokens made in the name of others (KIP-373). The same holds for the APIs below.
-class DescribeAclsRequest(Message, api=ApiKey.DESCRIBE_ACLS, versions="0-3", flexible="2+"):
+class DescribeAclsRequest(MessageSpec, api=ApiKey.DESCRIBE_ACLS, versions="0-3", flexible="2+"):
     resource_type_filter: Int8 = field("0+")
     resource_name_filter: str | None = field("0+", nullable="0+")
     pattern_type_filter: Int8 = field("1+", default=3)
@@ -25,29 +24,29 @@ class DescribeAclsRequest(Message, api=ApiKey.DESCRIBE_ACLS, versions="0-3", fle
     permission_type: Int8 = field("0+")
 
 
-class DescribeAclsResponse(Message, api=ApiKey.DESCRIBE_ACLS, versions="0-3", flexible="2+"):
+class DescribeAclsResponse(MessageSpec, api=ApiKey.DESCRIBE_ACLS, versions="0-3", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+")
     resources: list[DescribeAclsResponse.DescribeAclsResource] = field("0+")
 
-    class DescribeAclsResource(Struct):
+    class DescribeAclsResource(StructSpec):
         resource_type: Int8 = field("0+")
         resource_name: str = field("0+")
         pattern_type: Int8 = field("1+", default=3)
         acls: list[DescribeAclsResponse.AclDescription] = field("0+")
 
-    class AclDescription(Struct):
+    class AclDescription(StructSpec):
         principal: str = field("0+")
         host: str = field("0+")
         operation: Int8 = field("0+")
         permission_type: Int8 = field("0+")
 
 
-class CreateAclsRequest(Message, api=ApiKey.CREATE_ACLS, versions="0-3", flexible="2+"):
+class CreateAclsRequest(MessageSpec, api=ApiKey.CREATE_ACLS, versions="0-3", flexible="2+"):
     creations: list[CreateAclsRequest.AclCreation] = field("0+")
 
-    class AclCreation(Struct):
+    class AclCreation(StructSpec):
         resource_type: Int8 = field("0+")
         resource_name: str = field("0+")
         resource_pattern_type: Int8 = field("1+", default=3)
@@ -57,19 +56,19 @@ class CreateAclsRequest(Message, api=ApiKey.CREATE_ACLS, versions="0-3", flexibl
         permission_type: Int8 = field("0+")
 
 
-class CreateAclsResponse(Message, api=ApiKey.CREATE_ACLS, versions="0-3", flexible="2+"):
+class CreateAclsResponse(MessageSpec, api=ApiKey.CREATE_ACLS, versions="0-3", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
     results: list[CreateAclsResponse.AclCreationResult] = field("0+").repeats("creations")
 
-    class AclCreationResult(Struct):
+    class AclCreationResult(StructSpec):
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+")
 
 
-class DeleteAclsRequest(Message, api=ApiKey.DELETE_ACLS, versions="0-3", flexible="2+"):
+class DeleteAclsRequest(MessageSpec, api=ApiKey.DELETE_ACLS, versions="0-3", flexible="2+"):
     filters: list[DeleteAclsRequest.DeleteAclsFilter] = field("0+")
 
-    class DeleteAclsFilter(Struct):
+    class DeleteAclsFilter(StructSpec):
         resource_type_filter: Int8 = field("0+")
         resource_name_filter: str | None = field("0+", nullable="0+")
         pattern_type_filter: Int8 = field("1+", default=3)
@@ -79,16 +78,16 @@ class DeleteAclsRequest(Message, api=ApiKey.DELETE_ACLS, versions="0-3", flexibl
         permission_type: Int8 = field("0+")
 
 
-class DeleteAclsResponse(Message, api=ApiKey.DELETE_ACLS, versions="0-3", flexible="2+"):
+class DeleteAclsResponse(MessageSpec, api=ApiKey.DELETE_ACLS, versions="0-3", flexible="2+"):
     throttle_time_ms: Int32 = field("0+")
     filter_results: list[DeleteAclsResponse.DeleteAclsFilterResult] = field("0+").repeats("filters")
 
-    class DeleteAclsFilterResult(Struct):
+    class DeleteAclsFilterResult(StructSpec):
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+")
         matching_acls: list[DeleteAclsResponse.DeleteAclsMatchingAcl] = field("0+")
 
-    class DeleteAclsMatchingAcl(Struct):
+    class DeleteAclsMatchingAcl(StructSpec):
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+")
         resource_type: Int8 = field("0+")

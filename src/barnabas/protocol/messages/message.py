@@ -1,7 +1,7 @@
 """The base classes of all messages: versioned structs with a codec for each version, compiled when first needed.
 
-Family modules under `messages/` subclass them; everything else constructs, encodes and decodes. A message belongs to
-the code that holds it. The codec tables of a class are filled under the lock of `codec`, one assignment per entry, and
+Family modules under `messages/` declare messages by way of `message_spec`; everything else constructs, encodes and
+decodes. A message belongs to the code that holds it. The codec tables of a class are filled under the lock of `codec`, one assignment per entry, and
 are read without a lock.
 
 Kafka: Message, ApiMessage.
@@ -9,30 +9,28 @@ Kafka: Message, ApiMessage.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, TypeAlias
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.codec import Buffer, DecoderTable, EncoderTable
+from barnabas.protocol.codec import Buffer, DecoderTable
 from barnabas.protocol.message_struct import VersionedStruct
+from barnabas.protocol.schema import mypyc_attr
 
 Decoder: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
 Encoder: TypeAlias = Callable[..., list[Any]]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Versioned(VersionedStruct):
     """Fields that differ by version, with the codec of each version."""
 
+    __slots__ = ()
+
     decoders: ClassVar[DecoderTable]
     """The decoder of each version, compiled on first use; `decoder` names one."""
-    encoders: ClassVar[EncoderTable]
+    encoders: ClassVar[Mapping[int, Encoder]]
     """The encoder of each version, compiled on first use; `encoder` names one."""
-
-    @classmethod
-    def _declare(cls, versions: str, flexible: str) -> None:
-        """Keep the versions, and make the tables of codecs, which fill when a version is first used."""
-        super()._declare(versions, flexible)
-        cls.decoders, cls.encoders = DecoderTable(cls), EncoderTable(cls)
 
     @classmethod
     def decode(cls, buffer: Buffer, version: int, offset: int = 0) -> tuple[Self, int]:
@@ -63,20 +61,10 @@ class Versioned(VersionedStruct):
         return cls.encoders[version]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Message(Versioned):
     """A request or response of one API."""
 
+    __slots__ = ()
+
     api_key: ClassVar[ApiKey]
-
-    def __init_subclass__(cls, *, api: ApiKey, versions: str, flexible: str = "none") -> None:
-        """Declare a message: its API, its versions (`0-4`), and which of them are flexible (`4+`, `none`)."""
-        cls.api_key = api
-        cls._declare(versions, flexible)
-
-
-class CoordinatorMessage(Versioned):
-    """A key or a value of a log that belongs to a coordinator (Kafka: coordinator-key, coordinator-value)."""
-
-    def __init_subclass__(cls, *, versions: str, flexible: str = "none") -> None:
-        """Declare a key or a value: its versions (`0-4`), and which of them are flexible (`4+`, `none`)."""
-        cls._declare(versions, flexible)

@@ -8,8 +8,7 @@ Kafka: MetadataRequest, DescribeTopicPartitionsRequest and their responses, in c
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.message_struct import Struct
-from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.message_spec import MessageSpec, StructSpec
 from barnabas.protocol.schema import Int16, Int32, Uuid, field
 
 
@@ -18,19 +17,19 @@ from barnabas.protocol.schema import Int16, Int32, Uuid, field
 # v5: offline replicas (KIP-112); v7: leader epochs (KIP-320); v8: authorized operations (KIP-430); v9: flexible.
 # v10: topic ids in the response (KIP-516); v11: authorized operations of the cluster move to DescribeCluster (KIP-700).
 # v12: topics may be asked for by id; v13: a top-level error, with which a broker asks for a new bootstrap (KIP-1102).
-class MetadataRequest(Message, api=ApiKey.METADATA, versions="0-13", flexible="9+"):
+class MetadataRequest(MessageSpec, api=ApiKey.METADATA, versions="0-13", flexible="9+"):
     topics: list[MetadataRequest.MetadataRequestTopic] | None = field("0+", nullable="1+")
     allow_auto_topic_creation: bool = field("4+", default=True)
     include_cluster_authorized_operations: bool = field("8-10")
     include_topic_authorized_operations: bool = field("8+")
 
-    class MetadataRequestTopic(Struct):
+    class MetadataRequestTopic(StructSpec):
         # In the request since v10, but Kafka's brokers look topics up by id from v12 only (KIP-516).
         topic_id: Uuid = field("10+", ignorable=True)
         name: str | None = field("0+", nullable="10+")
 
 
-class MetadataResponse(Message, api=ApiKey.METADATA, versions="0-13", flexible="9+"):
+class MetadataResponse(MessageSpec, api=ApiKey.METADATA, versions="0-13", flexible="9+"):
     throttle_time_ms: Int32 = field("3+", ignorable=True)
     brokers: list[MetadataResponse.MetadataResponseBroker] = field("0+")
     cluster_id: str | None = field("2+", nullable="2+", ignorable=True, default=None)
@@ -40,13 +39,13 @@ class MetadataResponse(Message, api=ApiKey.METADATA, versions="0-13", flexible="
     cluster_authorized_operations: Int32 = field("8-10", default=-2147483648)
     error_code: Int16 = field("13+", ignorable=True)
 
-    class MetadataResponseBroker(Struct):
+    class MetadataResponseBroker(StructSpec):
         node_id: Int32 = field("0+")
         host: str = field("0+")
         port: Int32 = field("0+")
         rack: str | None = field("1+", nullable="1+", ignorable=True, default=None)
 
-    class MetadataResponseTopic(Struct):
+    class MetadataResponseTopic(StructSpec):
         error_code: Int16 = field("0+")
         name: str | None = field("0+", nullable="12+")
         topic_id: Uuid = field("10+", ignorable=True)
@@ -54,7 +53,7 @@ class MetadataResponse(Message, api=ApiKey.METADATA, versions="0-13", flexible="
         partitions: list[MetadataResponse.MetadataResponsePartition] = field("0+")
         topic_authorized_operations: Int32 = field("8+", default=-2147483648)
 
-    class MetadataResponsePartition(Struct):
+    class MetadataResponsePartition(StructSpec):
         error_code: Int16 = field("0+")
         partition_index: Int32 = field("0+")
         leader_id: Int32 = field("0+")
@@ -65,25 +64,25 @@ class MetadataResponse(Message, api=ApiKey.METADATA, versions="0-13", flexible="
 
 
 # v0: a paged Metadata, for topics with very many partitions, with the replicas that are eligible to lead (KIP-966).
-class DescribeTopicPartitionsRequest(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"):
+class DescribeTopicPartitionsRequest(MessageSpec, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"):
     topics: list[DescribeTopicPartitionsRequest.TopicRequest] = field("0+")
     response_partition_limit: Int32 = field("0+", default=2000)
     cursor: DescribeTopicPartitionsRequest.Cursor | None = field("0+", nullable="0+", default=None)
 
-    class TopicRequest(Struct):
+    class TopicRequest(StructSpec):
         name: str = field("0+")
 
-    class Cursor(Struct):
+    class Cursor(StructSpec):
         topic_name: str = field("0+")
         partition_index: Int32 = field("0+")
 
 
-class DescribeTopicPartitionsResponse(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"):
+class DescribeTopicPartitionsResponse(MessageSpec, api=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = field("0+")
     topics: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = field("0+")
     next_cursor: DescribeTopicPartitionsResponse.Cursor | None = field("0+", nullable="0+", default=None)
 
-    class DescribeTopicPartitionsResponseTopic(Struct):
+    class DescribeTopicPartitionsResponseTopic(StructSpec):
         error_code: Int16 = field("0+")
         name: str | None = field("0+", nullable="0+")
         topic_id: Uuid = field("0+")
@@ -91,11 +90,11 @@ class DescribeTopicPartitionsResponse(Message, api=ApiKey.DESCRIBE_TOPIC_PARTITI
         partitions: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition] = field("0+")
         topic_authorized_operations: Int32 = field("0+", default=-2147483648)
 
-    class Cursor(Struct):
+    class Cursor(StructSpec):
         topic_name: str = field("0+")
         partition_index: Int32 = field("0+")
 
-    class DescribeTopicPartitionsResponsePartition(Struct):
+    class DescribeTopicPartitionsResponsePartition(StructSpec):
         error_code: Int16 = field("0+")
         partition_index: Int32 = field("0+")
         leader_id: Int32 = field("0+")

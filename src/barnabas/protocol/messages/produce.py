@@ -8,8 +8,7 @@ Kafka: ProduceRequest and their responses, in common/message/*.json.
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.message_struct import Struct
-from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.message_spec import MessageSpec, StructSpec
 from barnabas.protocol.schema import Int16, Int32, Int64, Records, Uuid, field
 
 
@@ -20,39 +19,39 @@ from barnabas.protocol.schema import Int16, Int32, Int64, Records, Uuid, field
 # v10: the new leader and its address, so that the client need not ask for metadata (KIP-951).
 # v11: TRANSACTION_ABORTABLE may be answered; v12: a write adds its partition to the transaction (KIP-890).
 # v13: topic ids instead of names (KIP-516).
-class ProduceRequest(Message, api=ApiKey.PRODUCE, versions="0-13", flexible="9+"):
+class ProduceRequest(MessageSpec, api=ApiKey.PRODUCE, versions="0-13", flexible="9+"):
     transactional_id: str | None = field("3+", nullable="3+", default=None)
     acks: Int16 = field("0+")
     timeout_ms: Int32 = field("0+")
     topic_data: list[ProduceRequest.TopicProduceData] = field("0+")
 
-    class TopicProduceData(Struct):
+    class TopicProduceData(StructSpec):
         name: str = field("0-12", ignorable=True)
         topic_id: Uuid = field("13+", ignorable=True)
         partition_data: list[ProduceRequest.PartitionProduceData] = field("0+")
 
-    class PartitionProduceData(Struct):
+    class PartitionProduceData(StructSpec):
         index: Int32 = field("0+")
         records: Records | None = field("0+", nullable="0+")
 
 
-class ProduceResponse(Message, api=ApiKey.PRODUCE, versions="0-13", flexible="9+"):
+class ProduceResponse(MessageSpec, api=ApiKey.PRODUCE, versions="0-13", flexible="9+"):
     responses: list[ProduceResponse.TopicProduceResponse] = field("0+").repeats("topic_data")
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     node_endpoints: list[ProduceResponse.NodeEndpoint] = field("10+", tag=0, tagged="10+")
 
-    class TopicProduceResponse(Struct):
+    class TopicProduceResponse(StructSpec):
         name: str = field("0-12", ignorable=True).repeats("name")
         topic_id: Uuid = field("13+", ignorable=True).repeats("topic_id")
         partition_responses: list[ProduceResponse.PartitionProduceResponse] = field("0+").repeats("partition_data")
 
-    class NodeEndpoint(Struct):
+    class NodeEndpoint(StructSpec):
         node_id: Int32 = field("10+")
         host: str = field("10+")
         port: Int32 = field("10+")
         rack: str | None = field("10+", nullable="10+", default=None)
 
-    class PartitionProduceResponse(Struct):
+    class PartitionProduceResponse(StructSpec):
         index: Int32 = field("0+").repeats("index")
         error_code: Int16 = field("0+")
         base_offset: Int64 = field("0+").on_error(-1)
@@ -63,10 +62,20 @@ class ProduceResponse(Message, api=ApiKey.PRODUCE, versions="0-13", flexible="9+
         error_message: str | None = field("8+", nullable="8+", ignorable=True, default=None)
         current_leader: ProduceResponse.LeaderIdAndEpoch | None = field("10+", tag=0, tagged="10+", default=None)
 
-    class BatchIndexAndErrorMessage(Struct):
+    class BatchIndexAndErrorMessage(StructSpec):
         batch_index: Int32 = field("8+")
         batch_index_error_message: str | None = field("8+", nullable="8+", default=None)
 
-    class LeaderIdAndEpoch(Struct):
+    class LeaderIdAndEpoch(StructSpec):
         leader_id: Int32 = field("10+", default=-1)
         leader_epoch: Int32 = field("10+", default=-1)
+
+
+# By their own names, which compiled code uses: native classes are not nested (decisions/0009).
+TopicProduceData = ProduceRequest.TopicProduceData
+PartitionProduceData = ProduceRequest.PartitionProduceData
+TopicProduceResponse = ProduceResponse.TopicProduceResponse
+NodeEndpoint = ProduceResponse.NodeEndpoint
+PartitionProduceResponse = ProduceResponse.PartitionProduceResponse
+BatchIndexAndErrorMessage = ProduceResponse.BatchIndexAndErrorMessage
+LeaderIdAndEpoch = ProduceResponse.LeaderIdAndEpoch

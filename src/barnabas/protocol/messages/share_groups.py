@@ -9,13 +9,12 @@ responses, in common/message/*.json.
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.message_struct import Struct
-from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.message_spec import MessageSpec, StructSpec
 from barnabas.protocol.schema import Int8, Int16, Int32, Int64, Records, Uuid, field
 
 
 # v1: the first stable version; v0 was the early access of Kafka 4.0, and no later release serves it.
-class ShareGroupHeartbeatRequest(Message, api=ApiKey.SHARE_GROUP_HEARTBEAT, versions="1", flexible="0+"):
+class ShareGroupHeartbeatRequest(MessageSpec, api=ApiKey.SHARE_GROUP_HEARTBEAT, versions="1", flexible="0+"):
     group_id: str = field("0+")
     member_id: str = field("0+")
     member_epoch: Int32 = field("0+")
@@ -23,7 +22,7 @@ class ShareGroupHeartbeatRequest(Message, api=ApiKey.SHARE_GROUP_HEARTBEAT, vers
     subscribed_topic_names: list[str] | None = field("0+", nullable="0+", default=None)
 
 
-class ShareGroupHeartbeatResponse(Message, api=ApiKey.SHARE_GROUP_HEARTBEAT, versions="1", flexible="0+"):
+class ShareGroupHeartbeatResponse(MessageSpec, api=ApiKey.SHARE_GROUP_HEARTBEAT, versions="1", flexible="0+"):
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+", default=None)
@@ -32,24 +31,24 @@ class ShareGroupHeartbeatResponse(Message, api=ApiKey.SHARE_GROUP_HEARTBEAT, ver
     heartbeat_interval_ms: Int32 = field("0+")
     assignment: ShareGroupHeartbeatResponse.Assignment | None = field("0+", nullable="0+", default=None)
 
-    class Assignment(Struct):
+    class Assignment(StructSpec):
         topic_partitions: list[ShareGroupHeartbeatResponse.TopicPartitions] = field("0+")
 
-    class TopicPartitions(Struct):
+    class TopicPartitions(StructSpec):
         topic_id: Uuid = field("0+")
         partitions: list[Int32] = field("0+")
 
 
-class ShareGroupDescribeRequest(Message, api=ApiKey.SHARE_GROUP_DESCRIBE, versions="1", flexible="0+"):
+class ShareGroupDescribeRequest(MessageSpec, api=ApiKey.SHARE_GROUP_DESCRIBE, versions="1", flexible="0+"):
     group_ids: list[str] = field("0+")
     include_authorized_operations: bool = field("0+")
 
 
-class ShareGroupDescribeResponse(Message, api=ApiKey.SHARE_GROUP_DESCRIBE, versions="1", flexible="0+"):
+class ShareGroupDescribeResponse(MessageSpec, api=ApiKey.SHARE_GROUP_DESCRIBE, versions="1", flexible="0+"):
     throttle_time_ms: Int32 = field("0+")
     groups: list[ShareGroupDescribeResponse.DescribedGroup] = field("0+")
 
-    class DescribedGroup(Struct):
+    class DescribedGroup(StructSpec):
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+", default=None)
         group_id: str = field("0+")
@@ -60,7 +59,7 @@ class ShareGroupDescribeResponse(Message, api=ApiKey.SHARE_GROUP_DESCRIBE, versi
         members: list[ShareGroupDescribeResponse.Member] = field("0+")
         authorized_operations: Int32 = field("0+", default=-2147483648)
 
-    class Member(Struct):
+    class Member(StructSpec):
         member_id: str = field("0+")
         rack_id: str | None = field("0+", nullable="0+", default=None)
         member_epoch: Int32 = field("0+")
@@ -69,17 +68,17 @@ class ShareGroupDescribeResponse(Message, api=ApiKey.SHARE_GROUP_DESCRIBE, versi
         subscribed_topic_names: list[str] = field("0+")
         assignment: ShareGroupDescribeResponse.Assignment = field("0+")
 
-    class Assignment(Struct):
+    class Assignment(StructSpec):
         topic_partitions: list[ShareGroupDescribeResponse.TopicPartitions] = field("0+")
 
-    class TopicPartitions(Struct):
+    class TopicPartitions(StructSpec):
         topic_id: Uuid = field("0+")
         topic_name: str = field("0+")
         partitions: list[Int32] = field("0+")
 
 
 # v1: limits by records beside those by bytes (KIP-932); v2: a strict limit (KIP-1206), and renewed locks (KIP-1222).
-class ShareFetchRequest(Message, api=ApiKey.SHARE_FETCH, versions="1-2", flexible="0+"):
+class ShareFetchRequest(MessageSpec, api=ApiKey.SHARE_FETCH, versions="1-2", flexible="0+"):
     group_id: str | None = field("0+", nullable="0+", default=None)
     member_id: str | None = field("0+", nullable="0+")
     share_session_epoch: Int32 = field("0+")
@@ -93,27 +92,27 @@ class ShareFetchRequest(Message, api=ApiKey.SHARE_FETCH, versions="1-2", flexibl
     topics: list[ShareFetchRequest.FetchTopic] = field("0+")
     forgotten_topics_data: list[ShareFetchRequest.ForgottenTopic] = field("0+")
 
-    class FetchTopic(Struct):
+    class FetchTopic(StructSpec):
         topic_id: Uuid = field("0+")
         partitions: list[ShareFetchRequest.FetchPartition] = field("0+")
 
-    class ForgottenTopic(Struct):
+    class ForgottenTopic(StructSpec):
         topic_id: Uuid = field("0+")
         partitions: list[Int32] = field("0+")
 
-    class FetchPartition(Struct):
+    class FetchPartition(StructSpec):
         partition_index: Int32 = field("0+")
         # Gone with v0: the limits of a share fetch hold for the whole request.
         partition_max_bytes: Int32 = field("0")
         acknowledgement_batches: list[ShareFetchRequest.AcknowledgementBatch] = field("0+")
 
-    class AcknowledgementBatch(Struct):
+    class AcknowledgementBatch(StructSpec):
         first_offset: Int64 = field("0+")
         last_offset: Int64 = field("0+")
         acknowledge_types: list[Int8] = field("0+")
 
 
-class ShareFetchResponse(Message, api=ApiKey.SHARE_FETCH, versions="1-2", flexible="0+"):
+class ShareFetchResponse(MessageSpec, api=ApiKey.SHARE_FETCH, versions="1-2", flexible="0+"):
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+", default=None)
@@ -121,17 +120,17 @@ class ShareFetchResponse(Message, api=ApiKey.SHARE_FETCH, versions="1-2", flexib
     responses: list[ShareFetchResponse.ShareFetchableTopicResponse] = field("0+")
     node_endpoints: list[ShareFetchResponse.NodeEndpoint] = field("0+")
 
-    class ShareFetchableTopicResponse(Struct):
+    class ShareFetchableTopicResponse(StructSpec):
         topic_id: Uuid = field("0+")
         partitions: list[ShareFetchResponse.PartitionData] = field("0+")
 
-    class NodeEndpoint(Struct):
+    class NodeEndpoint(StructSpec):
         node_id: Int32 = field("0+")
         host: str = field("0+")
         port: Int32 = field("0+")
         rack: str | None = field("0+", nullable="0+", default=None)
 
-    class PartitionData(Struct):
+    class PartitionData(StructSpec):
         partition_index: Int32 = field("0+")
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+", default=None)
@@ -141,39 +140,39 @@ class ShareFetchResponse(Message, api=ApiKey.SHARE_FETCH, versions="1-2", flexib
         records: Records | None = field("0+", nullable="0")
         acquired_records: list[ShareFetchResponse.AcquiredRecords] = field("0+")
 
-    class LeaderIdAndEpoch(Struct):
+    class LeaderIdAndEpoch(StructSpec):
         leader_id: Int32 = field("0+")
         leader_epoch: Int32 = field("0+")
 
-    class AcquiredRecords(Struct):
+    class AcquiredRecords(StructSpec):
         first_offset: Int64 = field("0+")
         last_offset: Int64 = field("0+")
         delivery_count: Int16 = field("0+")
 
 
 # v2: an acknowledgement may renew the lock instead of ending it, and the lock's timeout is answered (KIP-1222).
-class ShareAcknowledgeRequest(Message, api=ApiKey.SHARE_ACKNOWLEDGE, versions="1-2", flexible="0+"):
+class ShareAcknowledgeRequest(MessageSpec, api=ApiKey.SHARE_ACKNOWLEDGE, versions="1-2", flexible="0+"):
     group_id: str | None = field("0+", nullable="0+", default=None)
     member_id: str | None = field("0+", nullable="0+")
     share_session_epoch: Int32 = field("0+")
     is_renew_ack: bool = field("2+")
     topics: list[ShareAcknowledgeRequest.AcknowledgeTopic] = field("0+")
 
-    class AcknowledgeTopic(Struct):
+    class AcknowledgeTopic(StructSpec):
         topic_id: Uuid = field("0+")
         partitions: list[ShareAcknowledgeRequest.AcknowledgePartition] = field("0+")
 
-    class AcknowledgePartition(Struct):
+    class AcknowledgePartition(StructSpec):
         partition_index: Int32 = field("0+")
         acknowledgement_batches: list[ShareAcknowledgeRequest.AcknowledgementBatch] = field("0+")
 
-    class AcknowledgementBatch(Struct):
+    class AcknowledgementBatch(StructSpec):
         first_offset: Int64 = field("0+")
         last_offset: Int64 = field("0+")
         acknowledge_types: list[Int8] = field("0+")
 
 
-class ShareAcknowledgeResponse(Message, api=ApiKey.SHARE_ACKNOWLEDGE, versions="1-2", flexible="0+"):
+class ShareAcknowledgeResponse(MessageSpec, api=ApiKey.SHARE_ACKNOWLEDGE, versions="1-2", flexible="0+"):
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+", default=None)
@@ -181,22 +180,22 @@ class ShareAcknowledgeResponse(Message, api=ApiKey.SHARE_ACKNOWLEDGE, versions="
     responses: list[ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse] = field("0+")
     node_endpoints: list[ShareAcknowledgeResponse.NodeEndpoint] = field("0+")
 
-    class ShareAcknowledgeTopicResponse(Struct):
+    class ShareAcknowledgeTopicResponse(StructSpec):
         topic_id: Uuid = field("0+")
         partitions: list[ShareAcknowledgeResponse.PartitionData] = field("0+")
 
-    class NodeEndpoint(Struct):
+    class NodeEndpoint(StructSpec):
         node_id: Int32 = field("0+")
         host: str = field("0+")
         port: Int32 = field("0+")
         rack: str | None = field("0+", nullable="0+", default=None)
 
-    class PartitionData(Struct):
+    class PartitionData(StructSpec):
         partition_index: Int32 = field("0+")
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+", default=None)
         current_leader: ShareAcknowledgeResponse.LeaderIdAndEpoch = field("0+")
 
-    class LeaderIdAndEpoch(Struct):
+    class LeaderIdAndEpoch(StructSpec):
         leader_id: Int32 = field("0+")
         leader_epoch: Int32 = field("0+")

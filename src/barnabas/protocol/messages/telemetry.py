@@ -8,16 +8,20 @@ Kafka: GetTelemetrySubscriptionsRequest, PushTelemetryRequest and their response
 from __future__ import annotations
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.message_spec import MessageSpec
 from barnabas.protocol.schema import Int8, Int16, Int32, Uuid, field
 
 
 # v0: KIP-714. The zero id asks the broker to choose one.
-class GetTelemetrySubscriptionsRequest(Message, api=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+"):
+class GetTelemetrySubscriptionsRequest(
+    MessageSpec, api=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+"
+):
     client_instance_id: Uuid = field("0+")
 
 
-class GetTelemetrySubscriptionsResponse(Message, api=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+"):
+class GetTelemetrySubscriptionsResponse(
+    MessageSpec, api=ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, versions="0", flexible="0+"
+):
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")
     client_instance_id: Uuid = field("0+")
@@ -29,7 +33,7 @@ class GetTelemetrySubscriptionsResponse(Message, api=ApiKey.GET_TELEMETRY_SUBSCR
     requested_metrics: list[str] = field("0+")
 
 
-class PushTelemetryRequest(Message, api=ApiKey.PUSH_TELEMETRY, versions="0", flexible="0+"):
+class PushTelemetryRequest(MessageSpec, api=ApiKey.PUSH_TELEMETRY, versions="0", flexible="0+"):
     client_instance_id: Uuid = field("0+")
     subscription_id: Int32 = field("0+")
     terminating: bool = field("0+")
@@ -37,6 +41,6 @@ class PushTelemetryRequest(Message, api=ApiKey.PUSH_TELEMETRY, versions="0", fle
     metrics: bytes = field("0+")
 
 
-class PushTelemetryResponse(Message, api=ApiKey.PUSH_TELEMETRY, versions="0", flexible="0+"):
+class PushTelemetryResponse(MessageSpec, api=ApiKey.PUSH_TELEMETRY, versions="0", flexible="0+"):
     throttle_time_ms: Int32 = field("0+")
     error_code: Int16 = field("0+")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _LOGIN: Final = "zookeeper.sasl.jaas.config"
 _PEM: Final = "PEM"
 _PKCS12: Final = "PKCS12"
+_SOCKET: Final = "unix:"
 
 
 class ZookeeperTlsConfig(Settings):
@@ -109,7 +110,8 @@ def _connection_timeout_ms(config: ConfigValues) -> int:
 class ZookeeperConfig(Settings):
     """Where ZooKeeper is (`host:port,.../chroot`; empty: the embedded store is used), and how long to wait for it.
 
-    has_acls: whether znodes are created with access control lists. login: in Java's notation.
+    `unix:PATH` is the socket of the store that several brokers of one machine share (`serve --processes`). has_acls:
+    whether znodes are created with access control lists. login: in Java's notation.
     """
 
     connect: str = computed(_connect, "zookeeper.connect", "metadata.store")
@@ -123,13 +125,20 @@ class ZookeeperConfig(Settings):
     tls: ZookeeperTlsConfig = computed(ZookeeperTlsConfig.of, *ZookeeperTlsConfig.names())
 
     @property
+    def socket_path(self) -> str | None:
+        """The path of the socket of a store on this machine, None for servers that have hosts and ports."""
+        return self.connect.removeprefix(_SOCKET) if self.connect.startswith(_SOCKET) else None
+
+    @property
     def servers(self) -> str:
-        """The servers, `host:port,host:port`."""
-        return self.connect.partition("/")[0]
+        """The servers, `host:port,host:port`, or the socket."""
+        return self.connect if self.socket_path is not None else self.connect.partition("/")[0]
 
     @property
     def chroot(self) -> str:
         """The path under which the cluster's znodes are, without a slash at its end; empty for the root."""
+        if self.socket_path is not None:
+            return ""
         _, slash, path = self.connect.partition("/")
         return (slash + path).rstrip("/")
 

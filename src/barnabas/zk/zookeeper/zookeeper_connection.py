@@ -10,6 +10,7 @@ What kazoo lacks, and this adds:
             default; and answers that wait decrypted in OpenSSL, of which `select` knows nothing
     login   DIGEST-MD5 without a further package, tried again after a failure: kazoo gives the session up for good
     reasons why no server could be reached; those that waiting does not heal end the start at once
+    sockets that have a path, of a store on this machine
 
 A request is sent when the login has succeeded, and never before: kazoo reports the connection earlier, but its queue
 of requests waits.
@@ -29,7 +30,8 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import SASL
 
 from barnabas.security.tls.tls_contexts import TlsClient, TlsRefused
-from barnabas.zk.zookeeper.digest_login import DigestLogin, LoginRefused, ZookeeperUser
+from barnabas.transport import unix_sockets
+from barnabas.zk.zookeeper.digest_login import DigestLogin, LoginRefused
 from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
 
 LOGGER_NAME: Final = "barnabas.zk.kazoo"
@@ -41,6 +43,8 @@ _SETTINGS_OF: Final = {
     "UNEXPECTED_EOF": "zookeeper.connect: has this port TLS?",
 }
 """A part of a reason's text -> the settings that decide; the first that fits counts."""
+_UNUSED_HOST: Final = "127.0.0.1"
+"""What kazoo is told to look up where the server is a socket with a path: an address, which needs no look-up."""
 _RECONNECTION: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
 
 
@@ -89,28 +93,31 @@ def new_client(config: ZookeeperConfig, first: FirstConnection) -> KazooClient:
     """Return a client that is not started. Raises ConfigError: a key store, or a setting, cannot be used."""
     tls = config.tls.new_client()
     client = KazooClient(
-        hosts=config.servers,
+        hosts=config.servers if config.socket_path is None else _UNUSED_HOST,
         timeout=config.session_timeout_ms / 1_000,
         connection_retry=_RECONNECTION,
-        handler=_Handler(tls),
+        handler=_Handler(tls, config.socket_path),
         logger=logging.getLogger(LOGGER_NAME),
     )
     # kazoo has no parameter for the class of its connection.
-    client._connection = _Connection(client, config.user, first)  # noqa: SLF001
+    client._connection = _Connection(client, config, first)  # noqa: SLF001
     return client
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
-    """kazoo's sockets, with TLS."""
+    """kazoo's sockets, with TLS, or to the socket of a store on this machine."""
 
-    def __init__(self, tls: TlsClient | None) -> None:
+    def __init__(self, tls: TlsClient | None, socket_path: str | None) -> None:
         super().__init__()
         self._tls = tls
+        self._socket_path = socket_path
 
     def create_connection(
         self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_tls: Any
     ) -> Any:
         """Connect. hostname: as the settings name the server. Raises OSError, TlsRefused."""
+        if self._socket_path is not None:
+            return unix_sockets.connect(self._socket_path)
         connected = super().create_connection(address, timeout=timeout)
         if self._tls is None:
             return connected
@@ -130,16 +137,19 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no
 class _Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
     """kazoo's connection, with a login."""
 
-    def __init__(self, client: KazooClient, user: ZookeeperUser | None, first: FirstConnection) -> None:
+    def __init__(self, client: KazooClient, config: ZookeeperConfig, first: FirstConnection) -> None:
+        """Raises ConfigError: the login is malformed."""
+        user = config.user
         # Of these options kazoo only looks whether there are any: the login is this class's.
         options = None if user is None else {"mechanism": "DIGEST-MD5"}
         super().__init__(client, client._conn_retry.copy(), logger=client.logger, sasl_options=options)  # noqa: SLF001
         self._user = user
+        self._at_path = None if config.socket_path is None else config.servers
         self._first = first
 
     def _connect(self, host: str, hostip: str, port: int) -> Any:
         """Connect to a server, start or continue the session there, and log in. Raises what kazoo tries again after."""
-        server = f"{host}:{port}"
+        server = self._at_path or f"{host}:{port}"
         try:
             connected = super()._connect(host, hostip, port)
         except (TlsRefused, LoginRefused) as error:

@@ -29,6 +29,7 @@ from barnabas.zk.store.errors import (
     NoNodeError,
     NotEmptyError,
     StoreError,
+    StoreFullError,
     StoreUnavailableError,
 )
 from barnabas.zk.store.store import (
@@ -73,6 +74,8 @@ _ERRORS: Final[dict[type[Exception], type[StoreError]]] = {
     kazoo_errors.NotEmptyError: NotEmptyError,
     kazoo_errors.NoChildrenForEphemeralsError: NoChildrenForEphemeralsError,
     kazoo_errors.BadArgumentsError: BadArgumentsError,
+    # ZooKeeper never answers it: the store of `serve --processes` does when its disk is full.
+    kazoo_errors.SystemZookeeperError: StoreFullError,
     kazoo_errors.ConnectionClosedError: StoreUnavailableError,
     kazoo_errors.ConnectionLoss: StoreUnavailableError,
     kazoo_errors.SessionExpiredError: StoreUnavailableError,

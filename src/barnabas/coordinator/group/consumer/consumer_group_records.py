@@ -14,8 +14,7 @@ from typing import Final, TypeAlias
 
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import DecodeError
-from barnabas.protocol.message_struct import Struct
-from barnabas.protocol.messages.message import CoordinatorMessage
+from barnabas.protocol.messages.message_spec import CoordinatorMessage, StructSpec
 from barnabas.protocol.schema import Int8, Int32, Int64, Uuid, field
 
 VALUE_VERSION: Final = 0
@@ -66,13 +65,13 @@ class PartitionMetadataValue(CoordinatorMessage, versions="0", flexible="0+"):
 
     topics: list[PartitionMetadataValue.TopicMetadata] = field("0+")
 
-    class TopicMetadata(Struct):
+    class TopicMetadata(StructSpec):
         topic_id: Uuid = field("0+")
         topic_name: str = field("0+")
         num_partitions: Int32 = field("0+")
         partition_metadata: list[PartitionMetadataValue.PartitionMetadata] = field("0+")
 
-    class PartitionMetadata(Struct):
+    class PartitionMetadata(StructSpec):
         partition: Int32 = field("0+")
         racks: list[str] = field("0+")
 
@@ -94,11 +93,11 @@ class MemberMetadataValue(CoordinatorMessage, versions="0", flexible="0+"):
         "0+", nullable="0+", tag=0, tagged="0+"
     )
 
-    class ClassicMemberMetadata(Struct):
+    class ClassicMemberMetadata(StructSpec):
         session_timeout_ms: Int32 = field("0+")
         supported_protocols: list[MemberMetadataValue.ClassicProtocol] = field("0+")
 
-    class ClassicProtocol(Struct):
+    class ClassicProtocol(StructSpec):
         name: str = field("0+")
         metadata: bytes = field("0+")
 
@@ -115,7 +114,7 @@ class TargetAssignmentMemberValue(CoordinatorMessage, versions="0", flexible="0+
 
     topic_partitions: list[TargetAssignmentMemberValue.TopicPartition] = field("0+")
 
-    class TopicPartition(Struct):
+    class TopicPartition(StructSpec):
         topic_id: Uuid = field("0+")
         partitions: list[Int32] = field("0+")
 
@@ -129,7 +128,7 @@ class CurrentMemberAssignmentValue(CoordinatorMessage, versions="0", flexible="0
     assigned_partitions: list[CurrentMemberAssignmentValue.TopicPartitions] = field("0+")
     partitions_pending_revocation: list[CurrentMemberAssignmentValue.TopicPartitions] = field("0+")
 
-    class TopicPartitions(Struct):
+    class TopicPartitions(StructSpec):
         topic_id: Uuid = field("0+")
         partitions: list[Int32] = field("0+")
         # Since 4.3: the epoch in which the member got each partition (KIP-1251).

@@ -1,6 +1,6 @@
 """ZooKeeper's requests and answers as bytes, from the server's side, as far as brokers use them.
 
-Used by `testing.znode_server` on the threads of its connections; pure, so no lock.
+Used by `zk.server.store_server` on the threads of its connections; pure, so no lock.
 ZooKeeper: org.apache.zookeeper.proto, FinalRequestProcessor.
 """
 
@@ -17,6 +17,7 @@ from barnabas.zk.store.errors import (
     NoNodeError,
     NotEmptyError,
     StoreError,
+    StoreFullError,
 )
 from barnabas.zk.store.store import (
     Check,
@@ -50,6 +51,7 @@ _AFTER_THE_FAILURE: Final = -2
 _MULTI_HEADER: Final = struct.Struct("!i?i")
 _STAT: Final = struct.Struct("!qqqqiiiqiiq")
 _CODES: Final[dict[type[StoreError], int]] = {
+    StoreFullError: -1,
     BadArgumentsError: -8,
     NoNodeError: -101,
     BadVersionError: -103,

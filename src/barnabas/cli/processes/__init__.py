@@ -1,0 +1,1 @@
+"""`barnabas serve --processes`: several brokers on one machine, as one cluster on one embedded store."""

@@ -26,7 +26,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.fetcher.fetcher_thread import FetcherStats
 from barnabas.replica.partitions.partition_append import PartitionAppend
 from barnabas.replica.replica_metrics import FetcherThreadMetrics
-from barnabas.replica.requests.delayed_produce import ProduceExpirations
+from barnabas.replica.requests.waiting_requests import ProduceExpirations
 from barnabas.runtime.lazy import Lazy
 from barnabas.storage.log_environment import RecoveryProgress
 from barnabas.storage.storage_metrics import LoadingMetrics

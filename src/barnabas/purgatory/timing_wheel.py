@@ -21,6 +21,10 @@ Kafka: org.apache.kafka.server.util.timer.TimingWheel.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 
 class TimerEntry:
@@ -28,9 +32,9 @@ class TimerEntry:
 
     __slots__ = ("bucket", "expiration_ms", "task")
 
-    def __init__(self, task: Callable[[], None], expiration_ms: int) -> None:
+    def __init__(self, task: Callable[[], None], expiration_ms: i64) -> None:
         self.task = task
-        self.expiration_ms = expiration_ms
+        self.expiration_ms: i64 = expiration_ms
         self.bucket: Bucket | None = None
 
 
@@ -41,7 +45,7 @@ class Bucket:
 
     def __init__(self) -> None:
         self.entries: dict[TimerEntry, None] = {}
-        self.expiration_ms = -1
+        self.expiration_ms: i64 = -1
 
     def take_all(self) -> list[TimerEntry]:
         """Empty the bucket, and return its entries in order of insertion."""
@@ -75,12 +79,12 @@ class TimingWheel:
     )
 
     def __init__(
-        self, tick_ms: int, wheel_size: int, start_ms: int, on_new_expiration: Callable[[int, Bucket], None]
+        self, tick_ms: i64, wheel_size: i64, start_ms: i64, on_new_expiration: Callable[[int, Bucket], None]
     ) -> None:
-        self._tick_ms = tick_ms
-        self._wheel_size = wheel_size
-        self._interval_ms = tick_ms * wheel_size
-        self._current_ms = start_ms - start_ms % tick_ms
+        self._tick_ms: i64 = tick_ms
+        self._wheel_size: i64 = wheel_size
+        self._interval_ms: i64 = tick_ms * wheel_size
+        self._current_ms: i64 = start_ms - start_ms % tick_ms
         self._buckets = [Bucket() for _ in range(wheel_size)]
         self._overflow: TimingWheel | None = None
         self._on_new_expiration = on_new_expiration
@@ -116,7 +120,7 @@ class TimingWheel:
         self._overflow = TimingWheel(self._interval_ms, self._wheel_size, self._current_ms, self._on_new_expiration)
         return self._overflow
 
-    def advance(self, now_ms: int) -> None:
+    def advance(self, now_ms: i64) -> None:
         """Move the wheel's current time forward to `now_ms`, rounded down to its tick."""
         if now_ms >= self._current_ms + self._tick_ms:
             self._current_ms = now_ms - now_ms % self._tick_ms

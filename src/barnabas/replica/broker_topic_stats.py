@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.metrics.meter import NO_RATES, Rates, decayed
 from barnabas.metrics.metrics_registry import MBeanName, Sample
 from barnabas.runtime.locks import Lock
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 
 class _Counter(NamedTuple):
@@ -66,24 +69,24 @@ class TopicStats:
     __slots__ = tuple(COUNTERS)
 
     def __init__(self) -> None:
-        self.messages_in = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.bytes_rejected = 0
-        self.failed_produce_requests = 0
-        self.failed_fetch_requests = 0
-        self.total_produce_requests = 0
-        self.total_fetch_requests = 0
-        self.fetch_message_conversions = 0
-        self.produce_message_conversions = 0
-        self.no_key_compacted_topic_records = 0
-        self.invalid_magic_number_records = 0
-        self.invalid_message_crc_records = 0
-        self.invalid_offset_or_sequence_records = 0
-        self.replication_bytes_in = 0
-        self.replication_bytes_out = 0
-        self.reassignment_bytes_in = 0
-        self.reassignment_bytes_out = 0
+        self.messages_in: i64 = 0
+        self.bytes_in: i64 = 0
+        self.bytes_out: i64 = 0
+        self.bytes_rejected: i64 = 0
+        self.failed_produce_requests: i64 = 0
+        self.failed_fetch_requests: i64 = 0
+        self.total_produce_requests: i64 = 0
+        self.total_fetch_requests: i64 = 0
+        self.fetch_message_conversions: i64 = 0
+        self.produce_message_conversions: i64 = 0
+        self.no_key_compacted_topic_records: i64 = 0
+        self.invalid_magic_number_records: i64 = 0
+        self.invalid_message_crc_records: i64 = 0
+        self.invalid_offset_or_sequence_records: i64 = 0
+        self.replication_bytes_in: i64 = 0
+        self.replication_bytes_out: i64 = 0
+        self.reassignment_bytes_in: i64 = 0
+        self.reassignment_bytes_out: i64 = 0
 
     def add(self, other: TopicStats) -> None:
         """Add the counts of `other`."""

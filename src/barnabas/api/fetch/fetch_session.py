@@ -20,7 +20,7 @@ everything, and knows its offsets, is left out until it moves (`SessionPartition
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -29,6 +29,9 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.partitions.partition_fetch import PartitionFetch, SessionReads
 from barnabas.replica.partitions.session_watches import SessionWatch, SessionWatches
 from barnabas.runtime.locks import Lock
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 _NONE: Final = ErrorCode.NONE
 NOT_ANSWERED: Final = -1
@@ -62,8 +65,8 @@ class SessionPartition(PartitionFetch):
         super().__init__(topic, partition, 0, 0, topic_id)
         self.key: Key = (topic_id or topic, partition)
         self.name = TopicPartition(topic, partition)
-        self.answered_high_watermark = NOT_ANSWERED
-        self.answered_log_start_offset = NOT_ANSWERED
+        self.answered_high_watermark: i64 = NOT_ANSWERED
+        self.answered_log_start_offset: i64 = NOT_ANSWERED
         self.update_request(asked)
 
     def update_request(self, asked: FetchPartition) -> None:

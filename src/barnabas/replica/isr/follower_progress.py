@@ -9,7 +9,7 @@ Kafka: Partition.updateFollowerFetchState, followerReplicaOrThrow.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.replica.isr.isr_updates import propose_expand
@@ -17,6 +17,9 @@ from barnabas.replica.partitions.follower_state import Follower, FollowerState
 from barnabas.replica.partitions.leader_state import LeaderState
 from barnabas.replica.partitions.partition import NO_EPOCH, Partition
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 
 class FollowerProgress:
@@ -67,9 +70,9 @@ def update_follower(
     follower: Follower,
     read_under: LeaderState,
     fetched_from: LogOffsetMetadata,
-    log_start_offset: int,
-    leader_end_offset: int,
-    broker_epoch: int,
+    log_start_offset: i64,
+    leader_end_offset: i64,
+    broker_epoch: i64,
 ) -> FollowerProgress:
     """Note where a follower is, by its fetch. The follower may join the ISR, and may move the high watermark.
 

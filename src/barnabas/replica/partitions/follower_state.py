@@ -6,11 +6,14 @@ and read by any thread. Kafka: kafka.cluster.Replica, ReplicaState.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.replica.partitions.session_watches import SessionWatch
 from barnabas.runtime.clock import NEVER_MS
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 UNKNOWN_OFFSET: Final = -1
 UNKNOWN_BROKER_EPOCH: Final = -1
@@ -40,30 +43,30 @@ class FollowerState:
     def __init__(
         self,
         log_end: LogOffsetMetadata = _NOWHERE,
-        log_start_offset: int = UNKNOWN_OFFSET,
-        leader_end_at_last_fetch: int = 0,
-        last_fetch_ms: int = NEVER_MS,
-        last_caught_up_ms: int = NEVER_MS,
-        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+        log_start_offset: i64 = UNKNOWN_OFFSET,
+        leader_end_at_last_fetch: i64 = 0,
+        last_fetch_ms: i64 = NEVER_MS,
+        last_caught_up_ms: i64 = NEVER_MS,
+        broker_epoch: i64 = UNKNOWN_BROKER_EPOCH,
     ) -> None:
         self.log_end = log_end
-        self.log_start_offset = log_start_offset
-        self.leader_end_at_last_fetch = leader_end_at_last_fetch
-        self.last_fetch_ms = last_fetch_ms
-        self.last_caught_up_ms = last_caught_up_ms
-        self.broker_epoch = broker_epoch
+        self.log_start_offset: i64 = log_start_offset
+        self.leader_end_at_last_fetch: i64 = leader_end_at_last_fetch
+        self.last_fetch_ms: i64 = last_fetch_ms
+        self.last_caught_up_ms: i64 = last_caught_up_ms
+        self.broker_epoch: i64 = broker_epoch
 
-    def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
+    def is_caught_up(self, leader_end_offset: i64, now_ms: i64, max_lag_ms: i64) -> bool:
         """Return whether the follower has everything, or had everything at most `max_lag_ms` ago."""
         return self.log_end.message_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= max_lag_ms
 
     def after_fetch(
         self,
         fetched_from: LogOffsetMetadata,
-        log_start_offset: int,
-        leader_end_offset: int,
-        broker_epoch: int,
-        now_ms: int,
+        log_start_offset: i64,
+        leader_end_offset: i64,
+        broker_epoch: i64,
+        now_ms: i64,
     ) -> FollowerState:
         """Return the state after a fetch.
 
@@ -87,7 +90,7 @@ class FollowerState:
         leader_end_offset = max(leader_end_offset, self.leader_end_at_last_fetch)
         return FollowerState(fetched_from, log_start_offset, leader_end_offset, now_ms, caught_up_ms, broker_epoch)
 
-    def with_times(self, last_fetch_ms: int, last_caught_up_ms: int) -> FollowerState:
+    def with_times(self, last_fetch_ms: i64, last_caught_up_ms: i64) -> FollowerState:
         """Return the same progress with other times."""
         return FollowerState(
             self.log_end,
@@ -99,7 +102,7 @@ class FollowerState:
         )
 
     def after_election(
-        self, now_ms: int, leader_end_offset: int, *, is_new_leader: bool, is_in_sync: bool
+        self, now_ms: i64, leader_end_offset: i64, *, is_new_leader: bool, is_in_sync: bool
     ) -> FollowerState:
         """Return the state at the beginning of a leader epoch.
 

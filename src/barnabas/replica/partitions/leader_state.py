@@ -9,10 +9,13 @@ have. Kafka: kafka.cluster.Partition.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.replica.partitions.follower_state import Follower
 from barnabas.replica.partitions.isr_state import IsrState
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 
 class Reassignment(NamedTuple):
@@ -83,7 +86,7 @@ class LeaderState:
         # The first comparison nearly always decides, and saves the call on every produce with acks=all.
         return size < min_in_sync_replicas and size < self.effective_min_isr(min_in_sync_replicas)
 
-    def out_of_sync(self, leader_end_offset: int, now_ms: int, max_lag_ms: int, leader_id: int) -> frozenset[int]:
+    def out_of_sync(self, leader_end_offset: i64, now_ms: i64, max_lag_ms: i64, leader_id: int) -> frozenset[int]:
         """Return the in-sync replicas that lag; none while a change is pending. Kafka: getOutOfSyncReplicas."""
         if self.is_isr_pending:
             return frozenset()

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest
@@ -40,6 +40,9 @@ from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_append_info import AppendGate, AppendOrigin, LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.entry import Verification
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 logger = logging.getLogger(__name__)
 
@@ -79,13 +82,13 @@ class PartitionEnvironment:
 
     __slots__ = ("_nanoseconds", "broker_id", "is_alive", "max_lag_ms")
 
-    def __init__(self, broker_id: int, clock: Clock, max_lag_ms: int, is_alive: Callable[[int], bool]) -> None:
+    def __init__(self, broker_id: int, clock: Clock, max_lag_ms: i64, is_alive: Callable[[int], bool]) -> None:
         self.broker_id = broker_id
-        self.max_lag_ms = max_lag_ms
+        self.max_lag_ms: i64 = max_lag_ms
         self.is_alive = is_alive
         self._nanoseconds = clock.nanoseconds
 
-    def monotonic_ms(self) -> int:
+    def monotonic_ms(self) -> i64:
         """Return the time for measuring how far followers are behind, which no step of the machine's clock moves."""
         return self._nanoseconds() // NANOSECONDS_PER_MILLISECOND
 
@@ -258,7 +261,7 @@ class Partition(AppendGate):
             producer_id, producer_epoch, base_sequence, is_required=is_required
         )
 
-    def is_replicated_up_to(self, required_offset: int) -> ErrorCode | None:
+    def is_replicated_up_to(self, required_offset: i64) -> ErrorCode | None:
         """Return NONE or an error when an append with acks=all is decided, or None while it must wait.
 
         Kafka: Partition.checkEnoughReplicasReachOffset.
@@ -284,7 +287,7 @@ class Partition(AppendGate):
         """Return the same with its place. Raises ApiError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE."""
         return self.log.local.end if isolation is _LOG_END else self.log.placed_bounds().limit(isolation)
 
-    def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
+    def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: i64) -> tuple[int, int] | None:
         """Return where a reader's log diverges from this one, as (epoch, end offset), or None when it does not.
 
         The reader says the epoch of its last record. Raises ApiError: OFFSET_OUT_OF_RANGE when this log does not know
@@ -354,7 +357,7 @@ class Partition(AppendGate):
                 return self.log.raise_high_watermark_to_end()
             return self.follow_in_sync_replicas(state, self.environment.monotonic_ms())
 
-    def follow_in_sync_replicas(self, state: LeaderState, now_ms: int) -> bool:
+    def follow_in_sync_replicas(self, state: LeaderState, now_ms: i64) -> bool:
         """Do the same where there are followers. state: the leadership of now. The caller holds the log's lock."""
         log = self.log
         # KIP-966 (KAFKA-15583): below `min.insync.replicas` the watermark stands still, since a record that too few
@@ -363,7 +366,7 @@ class Partition(AppendGate):
             return False
         return log.maybe_increment_high_watermark(self._smallest_log_end(state, now_ms)) is not None
 
-    def _smallest_log_end(self, state: LeaderState, now_ms: int) -> LogOffsetMetadata:
+    def _smallest_log_end(self, state: LeaderState, now_ms: i64) -> LogOffsetMetadata:
         """Return the smallest log end of all replicas that are or may be in sync: the new high watermark.
 
         It waits also for a follower outside of the ISR that is about to join: it has everything, or had lately, and is

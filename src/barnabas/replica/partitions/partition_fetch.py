@@ -20,6 +20,8 @@ from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 if TYPE_CHECKING:
+    from mypy_extensions import i64
+
     from barnabas.replica.partitions.follower_state import Follower
     from barnabas.replica.partitions.leader_state import LeaderState
     from barnabas.replica.partitions.partition import Partition
@@ -61,8 +63,8 @@ class FetchTerms:
     def __init__(
         self,
         max_wait_ms: int,
-        min_bytes: int,
-        max_bytes: int,
+        min_bytes: i64,
+        max_bytes: i64,
         isolation: FetchIsolation,
         hard_max_bytes: bool = False,
         replica_id: int = -1,
@@ -71,8 +73,8 @@ class FetchTerms:
         place: ConsumerPlace | None = None,
     ) -> None:
         self.max_wait_ms = max_wait_ms
-        self.min_bytes = min_bytes
-        self.max_bytes = max_bytes
+        self.min_bytes: i64 = min_bytes
+        self.max_bytes: i64 = max_bytes
         self.isolation = isolation
         self.hard_max_bytes = hard_max_bytes
         self.replica_id = replica_id
@@ -129,33 +131,33 @@ class PartitionFetch:
         self,
         topic: str,
         partition: int,
-        fetch_offset: int,
-        max_bytes: int,
+        fetch_offset: i64,
+        max_bytes: i64,
         topic_id: bytes = b"",
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
-        log_start_offset_of_follower: int = -1,
+        log_start_offset_of_follower: i64 = -1,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
-        self.fetch_offset = fetch_offset
-        self.max_bytes = max_bytes
+        self.fetch_offset: i64 = fetch_offset
+        self.max_bytes: i64 = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
-        self.log_start_offset_of_follower = log_start_offset_of_follower
+        self.log_start_offset_of_follower: i64 = log_start_offset_of_follower
         # As `forget` does, without its call: the compiler then knows that each attribute has a value.
         self.error = _NONE
         self.records: Any = b""
-        self.size = 0
+        self.size: i64 = 0
         self.read_from: LogOffsetMetadata | None = None
         self.hosted: Partition | None = None
         self.read_under: LeaderState | None = None
         self.follower: Follower | None = None
         self.read_to: LogOffsetMetadata | None = None
-        self.high_watermark = -1
-        self.last_stable_offset = -1
-        self.log_start_offset = -1
+        self.high_watermark: i64 = -1
+        self.last_stable_offset: i64 = -1
+        self.log_start_offset: i64 = -1
         self.aborted_transactions: list[Any] | None = None
         self.diverging_epoch: tuple[int, int] | None = None
         self.preferred_read_replica = -1
@@ -232,10 +234,10 @@ class SessionReads:
         watch: SessionWatch,
         named: Mapping[TopicPartition, PartitionFetch],
         begun_with: Mapping[TopicPartition, PartitionFetch],
-        begun_ms: int,
+        begun_ms: i64,
     ) -> None:
         self.watch = watch
-        self.begun_ms = begun_ms
+        self.begun_ms: i64 = begun_ms
         self.fetches: list[PartitionFetch] = list(begun_with.values())
         self._named = named
         self._read = set(begun_with)

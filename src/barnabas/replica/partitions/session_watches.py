@@ -14,10 +14,14 @@ Kafka has no such thing: it reads all partitions of a session for each fetch (de
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import NEVER_MS
 from barnabas.runtime.locks import Lock
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 # Marks are set and taken without a lock between the threads. Two orders make sure that no move is missed: a thread that
 # moves a partition marks it after the change, and a fetch takes the marks before it reads. A session has a-0 and b-0,
@@ -49,7 +53,7 @@ class SessionWatch:
 
     def __init__(self, *, reads_to_end: bool) -> None:
         self.moved: set[TopicPartition] = set()
-        self.polled_ms = NEVER_MS
+        self.polled_ms: i64 = NEVER_MS
         self.reads_to_end = reads_to_end
 
     def take_moved(self) -> list[TopicPartition]:

@@ -10,7 +10,7 @@ Kafka: ReplicaManager.fetchMessages, ReplicaManager.findPreferredReadReplica, Ra
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -23,6 +23,9 @@ from barnabas.replica.partitions.partition_fetch import ConsumerPlace, FetchTerm
 from barnabas.replica.requests.replica_reader import ReplicaReader
 from barnabas.replica.requests.replication_throttle import ReplicationThrottle
 from barnabas.replica.requests.waiting_requests import WaitingRequests
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """The only value of `replica.selector.class` besides none."""
@@ -104,8 +107,8 @@ class ClosestReplicaReader(ReplicaReader):
         return super()._is_decided(fetches)
 
     def _read_partition(
-        self, terms: FetchTerms, fetch: PartitionFetch, max_bytes: int, *, min_one_message: bool
-    ) -> int:
+        self, terms: FetchTerms, fetch: PartitionFetch, max_bytes: i64, *, min_one_message: bool
+    ) -> i64:
         place = terms.place
         if place is not None and self._is_sent_to_follower(fetch, place):
             return 0

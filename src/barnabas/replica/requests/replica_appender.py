@@ -2,7 +2,8 @@
 
 `ReplicaAppender` is a part of ReplicaManager, called by the produce handler and by the group coordinator on handler and
 processor threads. It owns no lock. Delayed operations that an append may complete are retried through the action
-queue, never under the lock of a partition or a log.
+queue, never under the lock of a partition or a log. A DelayedProduce is tried whenever a high watermark moves or
+leadership changes, and expired by the timer.
 
 Kafka: ReplicaManager.appendRecords, appendToLocalLog.
 """
@@ -14,17 +15,18 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.replica.broker_topic_stats import BrokerTopicStats, TopicStats
 from barnabas.replica.partitions.hosted_partitions import HostedPartitions
 from barnabas.replica.partitions.partition_append import PartitionAppend
-from barnabas.replica.requests.delayed_produce import DelayedProduce
-from barnabas.replica.requests.waiting_requests import WaitingRequests
+from barnabas.replica.requests.waiting_requests import ProduceExpirations, WaitingRequests
 from barnabas.storage.log_append_info import AppendOrigin, RefusedBatch
 
 logger = logging.getLogger(__name__)
 
 VALID_ACKS: Final = (-1, 0, 1)
 _REPLICATED: Final = ErrorCode.NONE
+_NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 _CLIENT: Final = AppendOrigin.CLIENT
 
 EXPECTED_ERRORS: Final = frozenset(
@@ -159,3 +161,69 @@ class ReplicaAppender:
             entry.log_start_offset = self._hosted.partition_or_error(entry.topic, entry.partition).log.log_start_offset
         except ApiError:
             entry.log_start_offset = -1
+
+
+class DelayedProduce(DelayedOperation):
+    """A wait of a produce with acks=all that completes when every partition is decided.
+
+    Case A: this broker does not host the partition any more. The answer is the error that says why
+            (NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR).
+    Case B: this broker does not lead the partition any more. The answer is NOT_LEADER_OR_FOLLOWER.
+    Case C: the high watermark reached the required offset. The answer is success, or NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            when the in-sync replicas are fewer than `min.insync.replicas` by then.
+    On time-out an undecided partition answers REQUEST_TIMED_OUT.
+
+    expirations: counts the partitions that timed out. Kafka: DelayedProduce.
+    """
+
+    __slots__ = ("_entries", "_expirations", "_hosted", "_on_decided", "_undecided")
+
+    def __init__(
+        self,
+        timeout_ms: int,
+        entries: list[PartitionAppend],
+        hosted: HostedPartitions,
+        on_complete: Callable[[Sequence[PartitionAppend]], None],
+        expirations: ProduceExpirations,
+    ) -> None:
+        super().__init__(timeout_ms)
+        self._entries = entries
+        self._undecided = [entry for entry in entries if entry.hosted_by is not None]
+        self._hosted = hosted
+        self._on_decided = on_complete
+        self._expirations = expirations
+
+    def try_complete(self) -> bool:
+        """Decide the partitions that can be decided, by cases A to C of the class."""
+        still_undecided: list[PartitionAppend] = []
+        for entry in self._undecided:
+            outcome = self._outcome(entry)
+            if outcome is None:
+                still_undecided.append(entry)
+            elif outcome is not _REPLICATED:
+                entry.failure = ApiError(outcome)
+        # A new list, since the timer may be completing the operation with the old one.
+        self._undecided = still_undecided
+        return not still_undecided and self.force_complete()
+
+    def _outcome(self, entry: PartitionAppend) -> ErrorCode | None:
+        partition, info = entry.hosted_by, entry.info
+        required_offset = -1 if info is None else info.last_offset + 1
+        outcome = _NOT_LEADER if partition is None else partition.is_replicated_up_to(required_offset)
+        if outcome is not _NOT_LEADER:
+            return outcome
+        try:
+            # A replica that has left this broker leads no more; why it left, or where it is again, the table says.
+            return self._hosted.partition_or_error(entry.topic, entry.partition).is_replicated_up_to(required_offset)
+        except ApiError as error:
+            return error.code
+
+    def on_complete(self) -> None:
+        """Answer. Partitions still undecided have timed out."""
+        for entry in self._undecided:
+            entry.failure = ApiError(ErrorCode.REQUEST_TIMED_OUT)
+        self._on_decided(self._entries)
+
+    def on_expiration(self) -> None:
+        """Count the partitions that timed out."""
+        self._expirations.count(self._undecided)

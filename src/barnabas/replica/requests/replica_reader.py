@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
@@ -30,6 +30,9 @@ from barnabas.replica.requests.replication_throttle import ReplicationThrottle
 from barnabas.replica.requests.waiting_requests import WaitingRequests
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 logger = logging.getLogger(__name__)
 
@@ -158,16 +161,16 @@ class ReplicaReader:
         session: SessionReads | None,
         *,
         update_followers: bool,
-    ) -> int:
+    ) -> i64:
         """Fill every entry, and return the number of bytes read.
 
         The first batch found is returned whole, whatever the limits. update_followers: whether this reading tells where
         a follower is. The second one, after a wait, does not.
         """
-        left = terms.max_bytes
+        left: i64 = terms.max_bytes
         min_one_message = not terms.hard_max_bytes
         is_from_follower = terms.is_from_follower
-        total = 0
+        total: i64 = 0
         if update_followers:
             self._count_requests(fetches)
         for fetch in fetches:
@@ -184,8 +187,8 @@ class ReplicaReader:
         return total
 
     def _read_partition(
-        self, terms: FetchTerms, fetch: PartitionFetch, max_bytes: int, *, min_one_message: bool
-    ) -> int:
+        self, terms: FetchTerms, fetch: PartitionFetch, max_bytes: i64, *, min_one_message: bool
+    ) -> i64:
         """Fill one entry; return the number of bytes read."""
         try:
             partition = fetch.hosted
@@ -234,7 +237,8 @@ class ReplicaReader:
             data.release()
             return 0
         fetch.records = data.records
-        fetch.size = size = len(data.records)
+        size: i64 = len(data.records)
+        fetch.size = size
         return size
 
     def _check_leadership(self, terms: FetchTerms, fetch: PartitionFetch) -> Partition:
@@ -255,8 +259,8 @@ class ReplicaReader:
         return partition
 
     def _note_follower(
-        self, terms: FetchTerms, fetch: PartitionFetch, session: SessionReads | None, size: int, *, is_progress: bool
-    ) -> int:
+        self, terms: FetchTerms, fetch: PartitionFetch, session: SessionReads | None, size: i64, *, is_progress: bool
+    ) -> i64:
         """Note a follower's progress, unless this is its second reading; hold records back from one that is throttled.
 
         size: of the records read. Returns the number of bytes left to send.
@@ -340,7 +344,7 @@ class DelayedFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Check cases A to H of the class."""
-        available = 0
+        available: i64 = 0
         isolation = self._terms.isolation
         for fetch in self._fetches if self._session is None else self._session.waited_for():
             hosted, end = fetch.hosted, fetch.read_to

@@ -2,23 +2,24 @@
 
 A part of ReplicaManager, called by the other parts on any thread when something moved. `after_append` and `later` put
 the retry into the action queue, for callers that may hold locks or are in the middle of a request. `wake` retries at
-once, for callers without locks. No lock of its own. Kafka: kafka.cluster.DelayedOperations.
+once, for callers without locks. No lock of its own. Kafka: kafka.cluster.DelayedOperations, DelayedProduceMetrics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from barnabas.metrics.meter import Meter
+from barnabas.metrics.metrics_registry import MBeanName, Sample
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 from barnabas.purgatory.timer import SystemTimer
+from barnabas.replica.partitions.partition_append import PartitionAppend
 from barnabas.replica.partitions.session_watches import SessionWatches
 from barnabas.replica.replica_config import ReplicaConfig
-from barnabas.replica.requests.delayed_produce import DelayedProduce, ProduceExpirations
 
 if TYPE_CHECKING:
     from barnabas.replica.requests.delayed_delete_records import DelayedDeleteRecords
@@ -44,12 +45,51 @@ class _Retry:
         self._waiting.retry(self._key, self._kinds)
 
 
+_GROUP: Final = "kafka.server"
+_KIND: Final = "DelayedProduceMetrics"
+_NAME: Final = "ExpiresPerSec"
+_DESCRIPTION: Final = "Batches that waited in vain for replicas"
+
+
+class ProduceExpirations:
+    """The batches whose wait timed out, of all partitions and of each. A metric family.
+
+    Only the expiration executor's thread counts. `by_partition` is replaced by one assignment for a new partition, so
+    that readers need no lock.
+    """
+
+    def __init__(self) -> None:
+        self.total = Meter()
+        self.by_partition: dict[TopicPartition, Meter] = {}
+
+    def count(self, entries: Iterable[PartitionAppend]) -> None:
+        """Count one expiration for each entry."""
+        for entry in entries:
+            self.total.count += 1
+            key = TopicPartition(entry.topic, entry.partition)
+            if key not in self.by_partition:
+                self.by_partition = {**self.by_partition, key: Meter()}
+            self.by_partition[key].count += 1
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the meter of all partitions, and one for each that had an expiration."""
+        yield Sample(MBeanName(_GROUP, _KIND, _NAME), self.total.count, _DESCRIPTION, self.total.rates)
+        for key, meter in self.by_partition.items():
+            tags = (("topic", key.topic), ("partition", str(key.partition)))
+            yield Sample(MBeanName(_GROUP, _KIND, _NAME, tags), meter.count, _DESCRIPTION, meter.rates)
+
+    def tick(self, elapsed_seconds: float) -> None:
+        """Bring the rates up to date."""
+        for meter in (self.total, *self.by_partition.values()):
+            meter.tick(elapsed_seconds)
+
+
 class WaitingRequests:
     """Three purgatories whose keys are partitions, and, for the fetches of sessions, the sessions' watches."""
 
     def __init__(self, config: ReplicaConfig, timer: SystemTimer, actions: ActionQueue) -> None:
         self._actions = actions
-        self.produces: DelayedOperationPurgatory[DelayedProduce] = DelayedOperationPurgatory(
+        self.produces: DelayedOperationPurgatory[DelayedOperation] = DelayedOperationPurgatory(
             "Produce", timer, purge_interval=config.producer_purgatory_purge_interval_requests
         )
         self.fetches: DelayedOperationPurgatory[DelayedOperation] = DelayedOperationPurgatory(

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.api import mypyc_attr
 from barnabas.api.brief import NeedsHandlerThread
 from barnabas.api.request import Request
 from barnabas.purgatory.action_queue import ActionQueue
-from barnabas.runtime.compiled import mypyc_attr
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.api import mypyc_attr
 from barnabas.api.brief import LOGIN_FRAME_BYTES
 from barnabas.api.large_requests import LargeRequests, Undecoded
 from barnabas.api.registry import Registry
@@ -23,7 +24,6 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import DecodeError, InvalidRequest, ManyElements
 from barnabas.protocol.headers import RequestHeader, parse_request_header
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.runtime.compiled import mypyc_attr
 
 if TYPE_CHECKING:
     from mypy_extensions import i64

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.api import mypyc_attr
 from barnabas.api.brief import NeedsHandlerThread
-from barnabas.api.request import Request
+from barnabas.api.request import Request, mypyc_attr
 from barnabas.purgatory.action_queue import ActionQueue
 
 

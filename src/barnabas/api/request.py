@@ -17,7 +17,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from barnabas.api import mypyc_attr
 from barnabas.api.brief import BRIEF_LIMIT_BYTES, NOT_BRIEF, Brief
 from barnabas.api.encoded_answers import EncodedAnswer
 from barnabas.api.throttled_by import THROTTLED_BY, ThrottledBy
@@ -38,6 +37,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+
+try:
+    from mypy_extensions import mypyc_attr as mypyc_attr  # noqa: PLC0414 - for others to import
+except ImportError:  # the compiler alone reads this mark of a class
+
+    def mypyc_attr(*attributes: str, **values: object) -> Callable[[T], T]:  # noqa: ARG001
+        """Return a decorator that leaves its class as it is."""
+        return lambda marked: marked
 
 
 # One object a connection, not one a request: requests of a connection differ in none of these fields.

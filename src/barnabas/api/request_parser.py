@@ -14,11 +14,10 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.api import mypyc_attr
 from barnabas.api.brief import LOGIN_FRAME_BYTES
 from barnabas.api.large_requests import LargeRequests, Undecoded
 from barnabas.api.registry import Registry
-from barnabas.api.request import ConnectionContext, Handler, Request, ResponseChannel
+from barnabas.api.request import ConnectionContext, Handler, Request, ResponseChannel, mypyc_attr
 from barnabas.api.request_log import RequestLog
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import DecodeError, InvalidRequest, ManyElements

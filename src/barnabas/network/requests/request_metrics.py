@@ -26,8 +26,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from barnabas.api import mypyc_attr
-from barnabas.api.request import ConnectionContext, Handler, Request, RequestNotes
+from barnabas.api.request import ConnectionContext, Handler, Request, RequestNotes, mypyc_attr
 from barnabas.api.request_log import RequestLog
 from barnabas.metrics.histogram import DURATION_SHIFT, HIGHEST, INDEX, INDEXED, bucket_of
 from barnabas.metrics.metrics_registry import Sample

@@ -7,26 +7,22 @@ integers: read from `bytes` by a load, counted in an array. Pure functions; a ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Final, TypeAlias
 
 Counts: TypeAlias = list[int]
 Indexes: TypeAlias = bytes
 
-_INT32: Final = Struct(">i")
-_REQUEST_START: Final = Struct(">hhih")
+_int32_in: Final[Callable[[bytes, int], tuple[int]]] = Struct(">i").unpack_from
+
+request_start: Final[Callable[[bytes], tuple[int, int, int, int]]] = Struct(">hhih").unpack_from
+"""Returns API key, version, correlation id and the client id's length, of a frame of at least ten bytes."""
 
 
 def frame_size(received: bytes, position: int) -> int:
     """Return the size prefix of a frame at a position of which four bytes are there."""
-    size: int = _INT32.unpack_from(received, position)[0]
-    return size
-
-
-def request_start(frame: bytes) -> tuple[int, int, int, int]:
-    """Return API key, version, correlation id and the client id's length, of a frame of at least ten bytes."""
-    return _REQUEST_START.unpack_from(frame)
+    return _int32_in(received, position)[0]
 
 
 def counts_of(numbers: Iterable[int]) -> Counts:

@@ -12,8 +12,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.transport.channel.authenticator import AuthenticationFailed, Authenticator, ChannelBuilder
 from barnabas.transport.channel.kafka_channel import ChannelState
-from barnabas.transport.channel.open_channels import IdleExpiry, OpenChannels
-from barnabas.transport.channel.selector_counters import SelectorCounters
+from barnabas.transport.channel.open_channels import IdleExpiry, OpenChannels, SelectorCounters
 from barnabas.transport.poller import SelectorsPoller
 from tests.support.mock_clock import MockClock
 

@@ -13,6 +13,7 @@ Kafka: RequestChannel.Request, RequestContext.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -116,47 +117,47 @@ class RequestNotes:
 
 # A class and no Protocol: compiled code calls its methods by their places in a table, and those of a Protocol by name.
 @mypyc_attr(allow_interpreted_subclasses=True)
-class ResponseChannel:
+class ResponseChannel(ABC):
     """The way of an answer to the client. Any thread may call it; each request gets exactly one of the first three
-    calls. Every method here is for a subclass to replace."""
+    calls."""
 
     __slots__ = ()
 
+    @abstractmethod
     def send(self, request: Request[Any], frame: list[Any]) -> None:
         """Send `frame`, a whole response frame with its size prefix: bytes-like pieces and FileRecords, in order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def no_op(self, request: Request[Any]) -> None:
         """Account for a request that gets no answer (acks=0), and read on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self, request: Request[Any]) -> None:
         """Close the connection instead of answering."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start_throttling(self, request: Request[Any]) -> None:
         """Keep the connection muted after the answer, until `end_throttling`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end_throttling(self, request: Request[Any]) -> None:
         """End the throttle time: the connection may be read again."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def is_abandoned(self) -> bool:
         """Whether the connection is closed, so that an answer can reach no client."""
-        raise NotImplementedError
 
+    @abstractmethod
     def resume(self, continuation: Callable[[], None]) -> None:
         """Run `continuation` on a request handler thread, before any queued request."""
-        raise NotImplementedError
 
+    @abstractmethod
     def when_next_arrives(self, finish: Callable[[], object]) -> None:
         """Let `finish` answer the request that waits, once the client has sent another one, which waits behind it.
 
         The request may also be answered before. `finish` is called on any thread, perhaps at once, or never.
         """
-        raise NotImplementedError
 
 
 class Throttle(Protocol):

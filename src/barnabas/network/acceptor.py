@@ -28,9 +28,8 @@ from barnabas.network.network_config import MAPPED_IPV4, SYSTEM_BUFFER, Listener
 from barnabas.network.processor import Processor
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
-from barnabas.runtime.wakeup import Wakeup
 from barnabas.transport.channel.transport_layer import is_connection_lost
-from barnabas.transport.poller import READABLE, default_poller
+from barnabas.transport.poller import READABLE, Wakeup, default_poller
 
 logger = logging.getLogger(__name__)
 

@@ -50,7 +50,7 @@ from barnabas.network.server_thread import AbstractServerThread, FatalHandler
 from barnabas.protocol.errors import InvalidRequest
 from barnabas.runtime.clock import Clock
 from barnabas.transport.channel.frame_reader import InvalidReceive
-from barnabas.transport.channel.selector_counters import SelectorCounters
+from barnabas.transport.channel.open_channels import SelectorCounters
 from barnabas.transport.channel.transport_layer import StreamSocket, is_connection_lost
 from barnabas.transport.selector import Selector
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.protocol.codec import Buffer
 from barnabas.protocol.codec_runtime import AS_JAVA, skip_tagged_fields
 from barnabas.protocol.errors import DecodeError
-from barnabas.protocol.frame_start import request_start
 from barnabas.protocol.message_index import MESSAGES
 from barnabas.protocol.messages.message import Message
+from barnabas.runtime.machine_numbers import request_start
 
 if TYPE_CHECKING:
     from mypy_extensions import i64

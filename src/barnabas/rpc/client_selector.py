@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from barnabas.runtime.clock import Clock
 from barnabas.transport.channel.authenticator import AuthenticationFailed, Authenticator, ChannelBuilder
 from barnabas.transport.channel.kafka_channel import ChannelState
-from barnabas.transport.channel.selector_counters import SelectorCounters
+from barnabas.transport.channel.open_channels import SelectorCounters
 
 
 class ClientSelector(Protocol):

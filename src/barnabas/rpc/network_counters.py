@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from barnabas.metrics.meter import MARKS, ROLL_MS, RolledMeter, span_ms
-from barnabas.transport.channel.selector_counters import SelectorCounters
+from barnabas.transport.channel.open_channels import SelectorCounters
 
 
 class NodeCounters:

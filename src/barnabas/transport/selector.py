@@ -43,7 +43,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.runtime.clock import Clock
-from barnabas.runtime.wakeup import Wakeup
 from barnabas.transport.channel.authenticator import (
     AuthenticationFailed,
     Authenticator,
@@ -54,12 +53,20 @@ from barnabas.transport.channel.channel_io import ChannelIO
 from barnabas.transport.channel.channel_setup import USE_DEFAULT_BUFFER_SIZE, ChannelFactory, ChannelSetup, open_socket
 from barnabas.transport.channel.kafka_channel import ChannelState, KafkaChannel
 from barnabas.transport.channel.memory_keeper import UNLIMITED, MemoryKeeper, MemoryLimit
-from barnabas.transport.channel.open_channels import IdleExpiry, OpenChannels, PollResults
-from barnabas.transport.channel.selector_counters import SelectorCounters
+from barnabas.transport.channel.open_channels import IdleExpiry, OpenChannels, PollResults, SelectorCounters
 from barnabas.transport.channel.transport_layer import StreamSocket
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.memory_pool import NONE, MemoryPool
-from barnabas.transport.poller import BROKEN, READ_HANGUP, READABLE, WRITABLE, Poller, PollWakeup, default_poller
+from barnabas.transport.poller import (
+    BROKEN,
+    READ_HANGUP,
+    READABLE,
+    WRITABLE,
+    Poller,
+    PollWakeup,
+    Wakeup,
+    default_poller,
+)
 
 if TYPE_CHECKING:
     from mypy_extensions import i64

@@ -12,7 +12,7 @@ from barnabas.network.connections.channel_builders import CONTROL_PLANE, DATA_PL
 from barnabas.network.connections.connection_quotas import RateSample
 from barnabas.network.network_metrics import TIMES, TOTALS, NetworkMetrics
 from barnabas.network.requests.request_metrics import RequestMetrics
-from barnabas.transport.channel.selector_counters import SessionCounters
+from barnabas.transport.channel.open_channels import SessionCounters
 from barnabas.transport.memory_pool import NONE
 from tests.support.mock_clock import MockClock
 from tests.unit.network.network_harness import PRODUCE, finished

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.runtime.wakeup import Wakeup
-from barnabas.transport.poller import READABLE, WRITABLE, Poller, default_poller
+from barnabas.transport.poller import READABLE, WRITABLE, Poller, Wakeup, default_poller
 
 
 @pytest.fixture

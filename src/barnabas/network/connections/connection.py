@@ -32,7 +32,7 @@ from barnabas.network.requests.request_channel import RequestPath
 from barnabas.records.file_records import FileRecords
 from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
 from barnabas.transport.channel.kafka_channel import KafkaChannel
-from barnabas.transport.channel.selector_counters import SessionCounters
+from barnabas.transport.channel.open_channels import SessionCounters
 
 if TYPE_CHECKING:
     from mypy_extensions import i64

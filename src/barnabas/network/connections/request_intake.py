@@ -134,8 +134,8 @@ class RequestIntake:
         frame = channel.receive
         channel.receive = None
         is_served = False
-        if frame is None:
-            frame = reader.next_frame() if reader.buffered else None
+        if frame is None and reader.buffered:
+            frame = reader.next_frame()
         while frame is not None:
             received_ns: i64 = turn.began_ns
             if received_ns:

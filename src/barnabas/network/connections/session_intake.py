@@ -20,7 +20,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.security.sasl.server_authenticator import SaslServerAuthenticator
 from barnabas.transport.channel.frame_reader import Frame
 from barnabas.transport.channel.kafka_channel import KafkaChannel
-from barnabas.transport.channel.selector_counters import SessionCounters
+from barnabas.transport.channel.open_channels import SessionCounters
 from barnabas.transport.selector import Selector
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.api.request import ConnectionContext, Handler, Request, RequestNotes
 from barnabas.api.request_log import RequestLog
-from barnabas.metrics.counts import INDEX, listed
-from barnabas.metrics.histogram import DURATION_SHIFT, HIGHEST, INDEXED, bucket_of
+from barnabas.metrics.histogram import DURATION_SHIFT, HIGHEST, INDEX, INDEXED, bucket_of
 from barnabas.metrics.metrics_registry import Sample
 from barnabas.network.requests.error_counts import error_counter_of
 from barnabas.network.requests.request_samples import (
@@ -45,6 +44,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.kafka_releases import FIRST_CURRENT_VERSION
 from barnabas.runtime.compiler_marks import mypyc_attr
 from barnabas.runtime.locks import Lock
+from barnabas.runtime.machine_numbers import Indexes, indexes_of, listed
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -55,6 +55,7 @@ MOST_KEYS: Final = 128
 """More than the largest API key."""
 _UNSIGNED: Final = 0xFFFF
 """Makes a version below zero one above all others."""
+_BUCKETS: Final[Indexes] = indexes_of(INDEX)
 INDEXED_NS: Final = INDEXED << DURATION_SHIFT
 MOST_DEPRECATED_CLIENTS: Final = 1000
 """The limit for metrics of deprecated requests, because clients choose the software names in them."""
@@ -128,20 +129,20 @@ class RequestMetrics:
         request_size = request.request_size
         response_size = request.response_size
         # Most requests pass no queue, neither before they run nor before they are answered; some of them wait in
-        # between, for replicas or for records. No stage is longer than the whole: if INDEX has the whole, it has all.
+        # between, for replicas or for records. No stage is longer than the whole: if _BUCKETS has that, it has all.
         if (
             received_ns == request.dequeued_ns <= local_ns <= completed_ns == request.response_dequeued_ns
             and (request_size | response_size) < INDEXED
             and sent_ns - received_ns < INDEXED_NS
             and not request.throttle_time_ms
         ):
-            table.request_bytes[INDEX[request_size]] += 1
-            table.response_bytes[INDEX[response_size]] += 1
-            table.local[INDEX[(local_ns - received_ns) >> DURATION_SHIFT]] += 1
+            table.request_bytes[_BUCKETS[request_size]] += 1
+            table.response_bytes[_BUCKETS[response_size]] += 1
+            table.local[_BUCKETS[(local_ns - received_ns) >> DURATION_SHIFT]] += 1
             if completed_ns > local_ns:
-                table.remote[INDEX[(completed_ns - local_ns) >> DURATION_SHIFT]] += 1
-            table.response_send[INDEX[(sent_ns - completed_ns) >> DURATION_SHIFT]] += 1
-            table.total[INDEX[(sent_ns - received_ns) >> DURATION_SHIFT]] += 1
+                table.remote[_BUCKETS[(completed_ns - local_ns) >> DURATION_SHIFT]] += 1
+            table.response_send[_BUCKETS[(sent_ns - completed_ns) >> DURATION_SHIFT]] += 1
+            table.total[_BUCKETS[(sent_ns - received_ns) >> DURATION_SHIFT]] += 1
         else:
             record_stages(table, request)
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import add
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.metrics.counts import Counts, counts_of, listed
 from barnabas.metrics.histogram import BUCKETS, DURATION_UNIT_MS, RecentWeights, distribution
 from barnabas.metrics.meter import Meter
 from barnabas.metrics.metrics_registry import MBeanName, Sample
 from barnabas.network.requests.error_counts import ErrorCounter, new_error_counts
 from barnabas.protocol.errors import ErrorCode
+from barnabas.runtime.machine_numbers import Counts, counts_of, listed
 
 if TYPE_CHECKING:
     from mypy_extensions import i64

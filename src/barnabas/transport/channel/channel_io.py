@@ -163,10 +163,11 @@ class ChannelIO:
 
         A channel whose connection is gone is closed, and the next poll reports the channel.
         """
-        if not channel.outgoing.writable:
+        outgoing = channel.outgoing
+        if not outgoing.writable:
             return False
         try:
-            if channel.outgoing.write() if channel.network_ns < 0 else channel.timed_write(self._now):
+            if outgoing.write() if channel.network_ns < 0 else channel.timed_write(self._now):
                 return True
         except OSError as error:
             self._fail_send(channel, error)

@@ -28,8 +28,7 @@ from barnabas.transport.channel.channel_io import ChannelIO
 from barnabas.transport.channel.frame_reader import InvalidReceive
 from barnabas.transport.channel.kafka_channel import ChannelState, KafkaChannel
 from barnabas.transport.channel.memory_keeper import MemoryLimit
-from barnabas.transport.channel.open_channels import OpenChannels, PollResults
-from barnabas.transport.channel.selector_counters import SelectorCounters
+from barnabas.transport.channel.open_channels import OpenChannels, PollResults, SelectorCounters
 from barnabas.transport.channel.transport_layer import StreamSocket
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from barnabas.protocol.frame_start import frame_size
+from barnabas.runtime.machine_numbers import frame_size
 from barnabas.transport.frame_buffer_pool import FrameBufferPool, PooledFrame
 from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 

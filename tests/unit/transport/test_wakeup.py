@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.runtime.wakeup import Wakeup
+from barnabas.transport.poller import Wakeup
 
 
 @pytest.fixture(params=[False, True], ids=["eventfd", "pipe"])
@@ -61,7 +61,7 @@ def test_the_descriptor_is_not_closed_under_a_write(wakeup: Wakeup, monkeypatch:
         open_meanwhile.append(wakeup.fileno() >= 0)
         return write(descriptor, data)
 
-    monkeypatch.setattr("barnabas.runtime.wakeup.os.write", interrupted_write)
+    monkeypatch.setattr("barnabas.transport.poller.os.write", interrupted_write)
     wakeup.wake()
     closer.join()
     assert open_meanwhile == [True]

@@ -59,15 +59,15 @@ from barnabas.protocol.native_codec import NativeDecoder, NativeEncoder, Reader,
 from barnabas.protocol.schema import UNSET, FieldSchema
 
 if TYPE_CHECKING:
-    from mypy_extensions import i16, i32, i64
+    from mypy_extensions import i64
 '''
 _TYPES: Final = {
     WireType.BOOL: ("bool", "boolean"),
-    WireType.INT8: ("i16", "int8"),
-    WireType.INT16: ("i16", "int16"),
-    WireType.INT32: ("i32", "int32"),
+    WireType.INT8: ("i64", "int8"),
+    WireType.INT16: ("i64", "int16"),
+    WireType.INT32: ("i64", "int32"),
     WireType.INT64: ("i64", "int64"),
-    WireType.UINT16: ("i32", "uint16"),
+    WireType.UINT16: ("i64", "uint16"),
     WireType.UINT32: ("i64", "uint32"),
     WireType.FLOAT64: ("float", "float64"),
     WireType.UUID: ("bytes", "uuid"),
@@ -75,7 +75,7 @@ _TYPES: Final = {
     WireType.BYTES: ("bytes", "binary"),
     WireType.RECORDS: ("Any", "records"),
 }
-"""Type of a native field; method of Reader and Writer."""
+"""Type of a native field; method of Reader and Writer. Integers are of one type, since the compiler mixes no two."""
 
 
 class FamilyWriter:

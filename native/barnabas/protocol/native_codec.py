@@ -34,7 +34,7 @@ from barnabas.protocol.codec_runtime import (
 from barnabas.protocol.errors import DecodeError, EncodeError
 
 if TYPE_CHECKING:
-    from mypy_extensions import i16, i32, i64
+    from mypy_extensions import i64
 
 _LARGEST_LENGTH: Final = 0x7FFFFFFF
 _LONGEST_VARINT_SHIFT: Final = 28
@@ -63,24 +63,26 @@ class Reader:
         self.position = position + 1
         return self.data[position] != 0
 
-    def int8(self) -> i16:
+    def int8(self) -> i64:
         """Read a signed byte."""
         position = self.position
         self.position = position + 1
         value = self.data[position]
         return value - 256 if value > 127 else value
 
-    def int16(self) -> i16:
+    def int16(self) -> i64:
         """Read two bytes."""
         position = self.position
         self.position = position + 2
-        return read_i16_be(self.data, position)
+        value: int = read_i16_be(self.data, position)
+        return value
 
-    def int32(self) -> i32:
+    def int32(self) -> i64:
         """Read four bytes."""
         position = self.position
         self.position = position + 4
-        return read_i32_be(self.data, position)
+        value: int = read_i32_be(self.data, position)
+        return value
 
     def int64(self) -> i64:
         """Read eight bytes."""
@@ -88,7 +90,7 @@ class Reader:
         self.position = position + 8
         return read_i64_be(self.data, position)
 
-    def uint16(self) -> i32:
+    def uint16(self) -> i64:
         """Read two bytes without a sign."""
         position = self.position
         self.position = position + 2
@@ -302,25 +304,27 @@ class Writer:
         """Write a byte."""
         self.out.append(1 if value else 0)
 
-    def int8(self, value: i16) -> None:
+    def int8(self, value: i64) -> None:
         """Write a signed byte. Raises EncodeError when it is none."""
         if value < -128 or value > 127:
             raise EncodeError(f"{value} doesn't fit an int8")
         self.out.append(value & 255)
 
-    def int16(self, value: i16) -> None:
-        """Write two bytes."""
-        write_i16_be(self.out, value)
+    def int16(self, value: i64) -> None:
+        """Write two bytes. Raises OverflowError."""
+        number: int = value
+        write_i16_be(self.out, number)
 
-    def int32(self, value: i32) -> None:
-        """Write four bytes."""
-        write_i32_be(self.out, value)
+    def int32(self, value: i64) -> None:
+        """Write four bytes. Raises OverflowError."""
+        number: int = value
+        write_i32_be(self.out, number)
 
     def int64(self, value: i64) -> None:
         """Write eight bytes."""
         write_i64_be(self.out, value)
 
-    def uint16(self, value: i32) -> None:
+    def uint16(self, value: i64) -> None:
         """Write two bytes without a sign. Raises EncodeError."""
         if value < 0 or value > 65535:
             raise EncodeError(f"{value} doesn't fit a uint16")

@@ -61,7 +61,7 @@ TRIED_VERSIONS = {(3, 11), (3, 12), (3, 13)}
 TRIED_PLATFORMS = {"linux-x86_64", "linux-aarch64"}
 """Where a build tries to compile unasked: elsewhere mypy and its dependencies may have to be compiled first."""
 MOST_COMPILERS = 4
-"""The number of C compilers at a time, each of which takes up to 150 MB of memory."""
+"""The number of C compilers at a time, each of which takes some 160 MB of memory."""
 RECORD = "barnabas/build.txt"
 MYPY_SETTINGS = """\
 [mypy]

@@ -4,7 +4,7 @@
 line in one of the two lists; nothing else has to know it.
 
 Nearly all batches break no rule, so two shortcuts stand before the lists. `is_ordinary` answers for all header rules at
-once, and the extremes of a batch's timestamps and keys (`RecordSummary`) for all record rules. Only a batch that a
+once, and the extremes of a batch's timestamps and keys (`CheckedRecords`) for all record rules. Only a batch that a
 shortcut does not let pass goes through the list, which finds what is wrong, or that nothing is. A rule that a shortcut
 does not cover switches the shortcut off, so that every batch runs through the whole list: that is right from the first
 day, and slow; cover it there once it is worth it, and name it in `COVERED_HEADER_RULES` or `COVERED_RECORD_RULES`.

@@ -6,7 +6,6 @@ import json
 import logging
 import struct
 from collections.abc import Iterator
-from unittest.mock import MagicMock
 
 import pytest
 
@@ -22,7 +21,7 @@ from barnabas.protocol.messages.configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.quotas import AlterUserScramCredentialsRequest
-from tests.support.recording_channel import RecordingChannel
+from tests.support.recording_channel import RecordingChannel, connection
 
 START = 5_000_000_000
 MICROSECOND = 1000
@@ -100,9 +99,9 @@ def test_a_request_in_kafka_s_words(log: RequestLog, caplog: pytest.LogCaptureFi
 
 @pytest.mark.interpreted
 def test_what_conversions_took_is_told_where_there_were_any() -> None:
-    request = MagicMock(received_ns=1, sent_ns=1, response=None, api_version=9, throttle_time_ms=0)
-    request.handler.api_key = ApiKey.PRODUCE
-    request.dequeued_ns = request.response_complete_ns = request.local_complete_ns = request.response_dequeued_ns = 1
+    handler = Handler(ApiKey.PRODUCE, lambda request: None)
+    request = RequestParser(Registry([handler])).parse(produce_frame(9), connection(), RecordingChannel(), 1)
+    request.response_complete_ns = request.local_complete_ns = request.response_dequeued_ns = request.sent_ns = 1
     request.notes = RequestNotes()
     assert "messageConversionsTime" not in description(request, request.notes)
     request.notes.conversions_ns, request.notes.temporary_memory_bytes = 1_234_567, 99

@@ -61,7 +61,8 @@ def build() -> None:
     compile_modules(ROOT, work, modules, trace=True)
     package = PLACE / "package"
     shutil.rmtree(package, ignore_errors=True)
-    shutil.copytree(work / "src", package)
+    # The sources as they are, and not those written for the compiler: native messages read their notation there.
+    shutil.copytree(ROOT / "src", package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(work / "lib", package, dirs_exist_ok=True)
 
 

@@ -134,7 +134,7 @@ class FamilyWriter:
             value = field.name
             if field.default is UNSET:
                 made = "[]" if field.is_array else f"{_struct_name(field)}()"
-                value = f"{made} if {field.name} is UNSET else {field.name}"
+                value = f"{made} if {field.name} is {_not_given(field)} else {field.name}"
             line(2, f"self.{field.name}: {_type(field)} = {value}")
         if not fields:
             line(2, "pass")
@@ -421,9 +421,14 @@ def _type(field: FieldSchema) -> str:
 
 def _parameter(field: FieldSchema) -> str:
     """Return the annotation and default of a field's parameter of the constructor."""
-    if field.default is UNSET:
-        return "Any = UNSET"  # made anew for each object
+    if field.default is UNSET:  # made anew for each object
+        return "Any = UNSET" if _not_given(field) == "UNSET" else f"{_type(field)} | None = None"
     return f"{_type(field)} = {field.default!r}"
+
+
+def _not_given(field: FieldSchema) -> str:
+    """Return what stands for a value that is made: None, unless None is a value."""
+    return "UNSET" if _type(field).endswith("| None") else "None"
 
 
 def _default(field: FieldSchema) -> str:

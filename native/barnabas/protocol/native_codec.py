@@ -308,7 +308,8 @@ class Writer:
         """Write a signed byte. Raises EncodeError when it is none."""
         if value < -128 or value > 127:
             raise EncodeError(f"{value} doesn't fit an int8")
-        self.out.append(value & 255)
+        byte: int = value & 255
+        self.out.append(byte)
 
     def int16(self, value: i64) -> None:
         """Write two bytes. Raises OverflowError."""
@@ -328,8 +329,10 @@ class Writer:
         """Write two bytes without a sign. Raises EncodeError."""
         if value < 0 or value > 65535:
             raise EncodeError(f"{value} doesn't fit a uint16")
-        self.out.append(value >> 8)
-        self.out.append(value & 255)
+        byte: int = value >> 8
+        self.out.append(byte)
+        byte = value & 255
+        self.out.append(byte)
 
     def uint32(self, value: i64) -> None:
         """Write four bytes without a sign. Raises EncodeError."""
@@ -353,10 +356,14 @@ class Writer:
         if value > _LARGEST_LENGTH:
             raise EncodeError(f"length {value} doesn't fit an int32")
         out = self.out
+        # Through an int: of a machine integer the compiler finds `append` by its name.
+        byte: int
         while value > 127:
-            out.append(value & 127 | 128)
+            byte = value & 127 | 128
+            out.append(byte)
             value >>= 7
-        out.append(value)
+        byte = value
+        out.append(byte)
 
     def null(self, flexible: bool, *, is_string: bool) -> None:
         """Write the length that stands for null."""

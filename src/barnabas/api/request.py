@@ -481,6 +481,7 @@ class Request(Generic[M]):
 
     def release_buffer(self) -> None:
         """Give the frame back to its pool. The body's `records` are views of it and must not be used afterwards."""
+        self.successes = 0
         release = self._release
         if release is not None:
             self._release = None

@@ -74,6 +74,9 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client that may write to the broker's own topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
 
 
+_INTERNAL: Final = INTERNAL_TOPICS
+_AT_ONCE_RECORDS: Final = AT_ONCE_RECORDS
+
 # Errors of a topic that hide what is wrong with the bytes: a client must not learn more about a topic it may not see.
 REPORTED_FIRST: Final = (
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -170,7 +173,7 @@ class ProduceApi:
         for topic in asked:
             name = topic.name if version < 13 else image.topic_names.get(topic.topic_id, "")
             refusal = None
-            if name not in writable or name in INTERNAL_TOPICS or acks not in VALID_ACKS:
+            if name not in writable or name in _INTERNAL or acks not in VALID_ACKS:
                 refusal = self._refused_topic(request, name, image, writable)
             entries: list[PartitionAppend] = []
             for partition in topic.partition_data:
@@ -184,7 +187,7 @@ class ProduceApi:
                     if (
                         header is None
                         or header.attributes & CODEC_MASK
-                        or header.count > AT_ONCE_RECORDS
+                        or header.count > _AT_ONCE_RECORDS
                         or name in self._slow_topics
                     ):
                         self._look_ahead(request, entry, to_append)
@@ -340,6 +343,7 @@ class ProduceApi:
         """Build the answer from what became of each partition."""
         # By position: keywords would double the cost of what every request does once.
         topics = []
+        count = 0
         leaders = None
         for topic in by_topic:
             answers = []
@@ -359,8 +363,11 @@ class ProduceApi:
                         )
                     )
             topics.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+            count += len(answers)
         response = ProduceResponse(topics)
-        if leaders is not None:
+        if leaders is None:
+            request.successes = count
+        else:
             response.node_endpoints = [
                 NodeEndpoint(node.id, node.host, node.port, node.rack) for node in leaders.nodes()
             ]

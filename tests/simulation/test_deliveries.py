@@ -42,7 +42,7 @@ from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import RecordBatch
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 from tests.simulation.breaking_connections import (
     RECONNECT_BACKOFF_MAX_MS,
     RECONNECT_BACKOFF_MS,

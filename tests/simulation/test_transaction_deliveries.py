@@ -51,7 +51,7 @@ from barnabas.protocol.messages.transactions import (
 )
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import RecordBatch
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 from tests.simulation.breaking_connections import REQUEST_TIMEOUT_MS, BreakingConnections, network_client
 from tests.simulation.delivery import Delivery
 from tests.support.client_metadata import metadata_response

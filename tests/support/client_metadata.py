@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from barnabas.clients.metadata.cluster import Cluster, PartitionInfo
 from barnabas.protocol.messages.metadata import MetadataResponse
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 
 
 def metadata_response(

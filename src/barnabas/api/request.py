@@ -466,6 +466,7 @@ class Request(Generic[M]):
         return guarded
 
     def _respond_with_error(self) -> None:
+        self.successes = 0
         try:
             answer = self.handler.error_answer(self, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
             if answer is None:
@@ -481,7 +482,6 @@ class Request(Generic[M]):
 
     def release_buffer(self) -> None:
         """Give the frame back to its pool. The body's `records` are views of it and must not be used afterwards."""
-        self.successes = 0
         release = self._release
         if release is not None:
             self._release = None

@@ -21,7 +21,7 @@ from barnabas.config.setting import Settings, setting
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.inter_broker import ControlledShutdownRequest, ControlledShutdownResponse
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.peer_connection import ConnectionLost
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ cannot help. Kafka: AuthenticationException, SslAuthenticationException, SaslAut
 
 from __future__ import annotations
 
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 from barnabas.transport.channel.authenticator import AuthenticationFailed
 
 

@@ -29,8 +29,7 @@ from barnabas.controller.controller_channel_manager import (
 )
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from barnabas.protocol.messages.message import Message
-from barnabas.rpc.connection_states import ConnectionState
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import ConnectionState, Node
 from barnabas.rpc.peer_connection import ConnectionLost, PeerConnection
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 

@@ -32,7 +32,7 @@ from barnabas.replica.partitions.high_watermark_checkpoints import HighWatermark
 from barnabas.replica.partitions.hosted_partitions import HostedPartitions
 from barnabas.replica.partitions.partition import Partition, PartitionEnvironment, PartitionState
 from barnabas.replica.requests.waiting_requests import WaitingRequests
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 from barnabas.runtime.lazy import Lazy
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.errors import InconsistentTopicId

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 from barnabas.transport.channel.authenticator import AuthenticationFailed
 from barnabas.transport.channel.kafka_channel import ChannelState
 

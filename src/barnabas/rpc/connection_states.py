@@ -6,7 +6,8 @@ Owned by the NetworkClient's thread; no lock. Times are monotonic milliseconds, 
     (or AUTHENTICATION_FAILED). A failed attempt doubles the wait before the next one; being ready resets it.
     READY -> CONNECTING, when the client logs in again on the connection it has.
 
-Kafka: ClusterConnectionStates, SaslClientAuthenticator.ReauthInfo, KafkaChannel.maybeBeginClientReauthentication.
+`Node` and `ExponentialBackoff`, of which the states are made, are for every thread.
+Kafka: Node, ExponentialBackoff, ClusterConnectionStates, SaslClientAuthenticator.ReauthInfo, KafkaChannel.maybeBeginClientReauthentication.
 """
 
 from __future__ import annotations
@@ -16,12 +17,52 @@ from enum import Enum
 from random import Random
 from typing import Final, NamedTuple
 
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
-from barnabas.rpc.node import Node
 from barnabas.transport.channel.authenticator import Authenticator, RenewableAuthenticator
 
 _EARLIEST_RENEWAL_SHARE: Final = 0.85
 _RENEWAL_JITTER_SHARE: Final = 0.10
+
+
+class Node(NamedTuple):
+    """Id, address and rack of a broker. The ids of bootstrap addresses, which are unknown yet, count down from -1."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port} (id: {self.id})"
+
+
+JITTER: Final = 0.2
+# By then every int32 maximum is reached; more attempts would only shift an ever longer integer.
+_MOST_DOUBLINGS: Final = 31
+
+
+class ExponentialBackoff:
+    """The wait before the next attempt (KIP-144, KIP-580), here and in clients.
+
+    `initial * 2^attempts`, at most `maximum`, plus or minus 20 %, so that peers do not all retry at the same time.
+
+    All times are milliseconds. `random` None means no jitter.
+    """
+
+    __slots__ = ("_initial", "_maximum", "_random")
+
+    def __init__(self, initial_ms: int, maximum_ms: int, random: Random | None) -> None:
+        self._initial = min(initial_ms, maximum_ms)
+        self._maximum = maximum_ms
+        self._random = random
+
+    def after(self, attempts: int) -> int:
+        """Return the milliseconds to wait after so many failed attempts, counted from 0."""
+        # A constant backoff has no jitter, as in Kafka.
+        if self._maximum <= self._initial:
+            return self._initial
+        term = min(self._initial << min(attempts, _MOST_DOUBLINGS), self._maximum)
+        jitter = 1.0 if self._random is None else self._random.uniform(1 - JITTER, 1 + JITTER)
+        return min(int(term * jitter), self._maximum)
 
 
 class ConnectionState(Enum):

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.network_client import NetworkClient
-from barnabas.rpc.node import Node
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.client_request import ClientRequest
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 from barnabas.transport.channel.authenticator import AuthenticationFailed
 
 FOREVER_MS = 2**31 - 1

@@ -38,7 +38,7 @@ from barnabas.rpc.client_request import (
 )
 from barnabas.rpc.client_selector import ClientSelector
 from barnabas.rpc.connection_failures import ConnectionFailures, loss_in_words, reason_of
-from barnabas.rpc.connection_states import ConnectionState, ConnectionStates
+from barnabas.rpc.connection_states import ConnectionState, ConnectionStates, Node
 from barnabas.rpc.in_flight_requests import (
     MAX_CORRELATION_ID,
     InFlightRequest,
@@ -49,7 +49,6 @@ from barnabas.rpc.in_flight_requests import (
 from barnabas.rpc.metadata_updater import MetadataUpdater
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.network_counters import NetworkCounters
-from barnabas.rpc.node import Node
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.transport.channel.authenticator import AuthenticationFailed
 from barnabas.transport.channel.frame_reader import Frame, InvalidReceive

@@ -24,11 +24,9 @@ from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.client_request import RequestBuilder
 from barnabas.rpc.connection_failures import ConnectionFailures, loss_in_words, reason_of
-from barnabas.rpc.connection_states import ConnectionState, SessionRenewals
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.connection_states import ConnectionState, ExponentialBackoff, Node, SessionRenewals
 from barnabas.rpc.in_flight_requests import MAX_CORRELATION_ID, decode_answer, request_frame
 from barnabas.rpc.network_client_config import NetworkClientConfig
-from barnabas.rpc.node import Node
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, NEVER_MS, Clock
 from barnabas.transport.channel.frame_reader import Frame
 from barnabas.transport.channel.kafka_channel import ChannelState

@@ -13,8 +13,8 @@ from barnabas.protocol.messages.inter_broker import (
     UpdateMetadataRequest,
 )
 from barnabas.protocol.messages.message import Message
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.network_client_config import NetworkClientConfig
-from barnabas.rpc.node import Node
 from barnabas.rpc.peer_connection import PeerConnection
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, SentRequest

@@ -11,7 +11,7 @@ from barnabas.clients.errors import ClientTimeout, Disconnected, NotInMetadata, 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.rpc.client_request import UnsupportedVersion
 from barnabas.rpc.connection_failures import ConnectionFailures
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from barnabas.cli.topics.partition_problems import AT_MINIMUM, UNAVAILABLE, UNDE
 from barnabas.clients.admin import Admin, ClusterDescription, PartitionInfo, TopicDescription
 from barnabas.clients.errors import ClientTimeout
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -11,7 +11,7 @@ import pytest
 from barnabas.cli.topics.reassignment_plan import Plan, parse_plan, plan_text, propose_plan
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 
 FIRST, SECOND = TopicPartition("flights", 0), TopicPartition("flights", 1)
 TWICE = json.dumps({"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2})

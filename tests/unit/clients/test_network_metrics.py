@@ -6,10 +6,10 @@ import math
 
 from barnabas.clients.client_metrics import MeasuredNetwork, MetricName, network_metrics
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
-from barnabas.rpc.node import Node
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, all_versions
 

@@ -29,8 +29,8 @@ from barnabas.protocol.messages.inter_broker import (
     UpdateMetadataResponse,
 )
 from barnabas.protocol.messages.message import Message
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.network_client_config import NetworkClientConfig
-from barnabas.rpc.node import Node
 from barnabas.rpc.peer_connection import PeerConnection
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store.embedded_store import EmbeddedStore

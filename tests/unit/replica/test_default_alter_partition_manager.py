@@ -16,10 +16,10 @@ from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.replica.isr.default_alter_partition_manager import AlterPartitionSender, DefaultAlterPartitionManager
 from barnabas.replica.isr.isr_updates import IsrChange
 from barnabas.replica.replica_config import alter_partition_version_of
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
-from barnabas.rpc.node import Node
 from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, SentRequest

@@ -10,10 +10,10 @@ from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.fetcher.leader_end_point import RemoteLeader
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.fetch_request import FetchLimits, FetchPosition
 from barnabas.rpc.fetch_session_handler import WantedPositions
 from barnabas.rpc.network_client_config import NetworkClientConfig
-from barnabas.rpc.node import Node
 from barnabas.rpc.peer_connection import PeerConnection
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, SentRequest

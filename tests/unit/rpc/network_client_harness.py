@@ -9,10 +9,10 @@ from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.rpc.client_request import ClientResponse
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
-from barnabas.rpc.node import Node
 from barnabas.security.sasl.client.client_authenticator import SaslClientAuthenticator, SaslLogin
 from barnabas.security.sasl.client.plain_client import PlainClient
 from tests.support.mock_clock import MockClock

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from barnabas.rpc.connection_failures import ConnectionFailures
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 
 NODE = Node(1, "b", 9092)
 REFUSED = "Cannot connect to broker b:9092 (id: 1): connection refused. Trying again"

@@ -11,10 +11,10 @@ from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.rpc.client_request import ClientResponse
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
-from barnabas.rpc.node import Node
 from barnabas.transport.channel.kafka_channel import ChannelState
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, all_versions

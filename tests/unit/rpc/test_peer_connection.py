@@ -12,9 +12,8 @@ import pytest
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.client_request import RequestBuilder
-from barnabas.rpc.connection_states import ConnectionState
+from barnabas.rpc.connection_states import ConnectionState, Node
 from barnabas.rpc.network_client_config import NetworkClientConfig
-from barnabas.rpc.node import Node
 from barnabas.rpc.peer_connection import ConnectionLost, PeerConnection
 from barnabas.transport.channel.authenticator import AuthenticationFailed
 from barnabas.transport.channel.kafka_channel import ChannelState

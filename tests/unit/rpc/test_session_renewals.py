@@ -7,8 +7,7 @@ from random import Random
 import pytest
 
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from barnabas.rpc.connection_states import SessionRenewals
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node, SessionRenewals
 from barnabas.transport.channel.authenticator import PlaintextAuthenticator
 from barnabas.transport.channel.kafka_channel import ChannelState
 from tests.support.scripted_selector import all_versions

@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 from barnabas.protocol.headers import parse_request_header, response_frame
 from barnabas.protocol.message_index import request_class
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
-from barnabas.rpc.connection_states import ConnectionState
+from barnabas.rpc.connection_states import ConnectionState, Node
 from barnabas.rpc.network_client_config import NetworkClientConfig
-from barnabas.rpc.node import Node
 from barnabas.rpc.peer_connection import ConnectionLost, PeerConnection
 from barnabas.transport.channel.authenticator import ChannelBuilder, PlaintextAuthenticator, plaintext_channel
 from barnabas.transport.channel.tls_transport_layer import TlsTransportLayer

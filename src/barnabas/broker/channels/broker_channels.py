@@ -24,8 +24,8 @@ from barnabas.config.setting import Settings, computed, setting
 from barnabas.controller.network_broker_channel import NetworkBrokerChannel
 from barnabas.metrics.histogram import DurationTimer
 from barnabas.metrics.metrics_registry import MetricsRegistry
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.network_client_config import NetworkClientConfig
-from barnabas.rpc.node import Node
 from barnabas.rpc.peer_connection import PeerConnection
 from barnabas.runtime.clock import Clock
 from barnabas.transport.channel.authenticator import plaintext_channel

@@ -16,9 +16,9 @@ from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.replica.fetcher.fetcher_manager import FetcherId
 from barnabas.replica.fetcher.leader_end_point import RemoteLeader
 from barnabas.replica.replica_config import FetcherConfig
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.fetch_request import FetchingReplica, FetchLimits
 from barnabas.rpc.network_client import NetworkClient
-from barnabas.rpc.node import Node
 
 
 class InterBrokerAddresses:

@@ -22,7 +22,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import Admin, ConfigResource, PartitionReassignment
-    from barnabas.rpc.node import Node
+    from barnabas.rpc.connection_states import Node
 
 
 _PLAN_VERSION = 1

@@ -26,7 +26,7 @@ from barnabas.clients.metadata.cluster import Cluster
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 
 # The default request timeout: a broker that works for longer answers a client that has given up.
 _LONGEST_BROKER_TIMEOUT_MS = 30_000

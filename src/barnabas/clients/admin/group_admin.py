@@ -26,7 +26,7 @@ from barnabas.protocol.messages.group_admin import (
 )
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.client_request import UnsupportedVersion
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 
 CLASSIC = "classic"
 CONSUMER = "consumer"

@@ -15,7 +15,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.client_request import UnsupportedVersion
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 
 PASSING_ERRORS = frozenset(
     {

@@ -20,7 +20,7 @@ from barnabas.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 
 
 @dataclass(frozen=True)

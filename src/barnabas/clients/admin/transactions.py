@@ -25,7 +25,7 @@ from barnabas.protocol.messages.transactions import (
     ListTransactionsResponse,
 )
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 
 _FENCING_TIMEOUT_MS = 1
 """The timeout of transactions that the fencing producer never begins."""

@@ -21,10 +21,10 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.client_selector import SelectorFactory
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.metadata_updater import MetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
-from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.transport.host_addresses import host_addresses
 from barnabas.transport.selector import Selector

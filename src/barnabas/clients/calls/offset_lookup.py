@@ -19,8 +19,7 @@ from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffs
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import ExponentialBackoff, Node
 
 # A partition that another broker has just made may be unknown to the broker that is asked. Java's admin client rejects
 # an unknown topic at once, and waits out its timeout for an unknown partition of a known topic.

@@ -58,7 +58,7 @@ from barnabas.clients.settings.notation import chosen_config
 from barnabas.clients.telemetry.client_telemetry import LAST_PUSH_MS
 from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.connection_states import ExponentialBackoff
 from barnabas.runtime.clock import Clock
 
 if TYPE_CHECKING:

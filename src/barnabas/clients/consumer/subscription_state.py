@@ -25,7 +25,7 @@ from typing import NamedTuple
 from barnabas.clients.consumer.offset_reset import OffsetReset
 from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 
 _MIXED = "Subscription to topics, partitions and pattern are mutually exclusive"
 

@@ -26,7 +26,7 @@ from barnabas.protocol.errors import ErrorCode, error_of
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.fetch import FetchResponse

@@ -26,9 +26,8 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.connection_states import ExponentialBackoff, Node
 from barnabas.rpc.metadata_updater import FOREVER_MS
-from barnabas.rpc.node import Node
 from barnabas.transport.host_addresses import UnknownHost, canonical_host_names
 
 logger = logging.getLogger(__name__)

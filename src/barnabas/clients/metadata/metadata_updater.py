@@ -13,8 +13,8 @@ from barnabas.clients.metadata.cluster_metadata import REBOOTSTRAP, ClusterMetad
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataResponse
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.metadata_updater import FOREVER_MS, MetadataClient
-from barnabas.rpc.node import Node
 from barnabas.transport.channel.authenticator import AuthenticationFailed
 
 logger = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from barnabas.replica.fetcher.leader_end_point import LeaderEndPoint
 from barnabas.replica.fetcher.partition_fetch_state import FollowedState
 from barnabas.replica.partitions.partition import Partition
 from barnabas.replica.replica_config import FetcherConfig
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 from barnabas.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)

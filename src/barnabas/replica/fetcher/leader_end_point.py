@@ -17,9 +17,9 @@ from barnabas.protocol.messages.fetch import FetchResponse, PartitionData
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.fetch_request import FetchLimits
 from barnabas.rpc.fetch_session_handler import FetchSessionHandler, WantedPositions
-from barnabas.rpc.node import Node
 from barnabas.rpc.peer_connection import PeerConnection
 from barnabas.storage.log.timestamp_search import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 

@@ -31,9 +31,9 @@ from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.replica.isr.isr_updates import IsrChange
 from barnabas.replica.partitions.follower_state import UNKNOWN_BROKER_EPOCH
 from barnabas.rpc.client_request import ClientResponse, RequestBuilder
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.inter_broker_send_thread import BrokerAddresses, InterBrokerSendThread
 from barnabas.rpc.network_client import NetworkClient
-from barnabas.rpc.node import Node
 from barnabas.zk.znodes.topic_zk_data import LeaderAndIsr, LeaderRecoveryState
 
 logger = logging.getLogger(__name__)

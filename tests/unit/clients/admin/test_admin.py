@@ -28,7 +28,7 @@ from barnabas.protocol.messages.topics import (
     DeleteTopicsResponse,
 )
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 from tests.support.scripted_cluster import ScriptedCluster
 
 

@@ -15,7 +15,7 @@ from barnabas.clients.metadata.cluster_metadata import (
     bootstrap_nodes,
 )
 from barnabas.clients.producer.producer import Producer
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 from barnabas.transport.host_addresses import UnknownHost, canonical_host_names
 
 NAMES = {"alias": ("n1.example", "n2.example"), "n1.example": ("n1.example",)}

@@ -10,7 +10,7 @@ from barnabas.clients.errors import ClientClosed, ClientTimeout, Unreachable
 from barnabas.clients.metadata.cluster_metadata import ClusterMetadata, MetadataConfig, bootstrap_nodes
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 from tests.support.client_metadata import metadata_response
 
 BOOTSTRAP = [Node(-1, "a", 1), Node(-2, "b", 2)]

@@ -9,7 +9,7 @@ from barnabas.clients.metadata.cluster_metadata import ClusterMetadata, Metadata
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 from tests.support.client_metadata import cluster_of, metadata_response
 
 TP0, TP1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -14,9 +14,9 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
-from barnabas.rpc.node import Node
 from barnabas.transport.channel.kafka_channel import ChannelState
 from tests.support.client_metadata import metadata_response
 from tests.support.mock_clock import MockClock

@@ -21,9 +21,9 @@ from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.records.record_batch import RecordBatch
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
-from barnabas.rpc.node import Node
 from tests.support.client_metadata import metadata_response
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_cluster import ScriptedCluster

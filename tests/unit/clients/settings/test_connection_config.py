@@ -7,9 +7,9 @@ import pytest
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.settings.client_config import ClientConfig, ClientConnectionConfig
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
-from barnabas.rpc.node import Node
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector
 

@@ -10,7 +10,7 @@ import pytest
 from barnabas.clients.authentication_errors import SaslAuthenticationError, SslAuthenticationError, authentication_error
 from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.clients.settings.client_security import channel_builder
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 from barnabas.security.sasl.client.client_authenticator import SaslRejected
 from barnabas.transport.channel.authenticator import AuthenticationFailed
 

@@ -24,8 +24,8 @@ from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.client_request import ClientResponse
+from barnabas.rpc.connection_states import Node
 from barnabas.rpc.fetch_request import FETCH_VERSIONS_WITH_IDS, FetchLimits, FetchPosition
-from barnabas.rpc.node import Node
 
 logger = logging.getLogger(__name__)
 

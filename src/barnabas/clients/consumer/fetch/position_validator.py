@@ -21,7 +21,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.list_offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.client_request import ClientResponse
-from barnabas.rpc.node import Node
+from barnabas.rpc.connection_states import Node
 
 logger = logging.getLogger(__name__)
 

@@ -51,11 +51,10 @@ from barnabas.clients.consumer.group.coordinator_metrics import CoordinatorMetri
 from barnabas.clients.errors import ClientClosed, ClientTimeout, Disconnected
 from barnabas.protocol.messages.offsets import OffsetCommitRequest
 from barnabas.rpc.client_request import ClientResponse, RequestBuilder
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.connection_states import ExponentialBackoff, Node
 from barnabas.rpc.metadata_updater import FOREVER_MS
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_counters import NetworkCounters
-from barnabas.rpc.node import Node
 
 logger = logging.getLogger(__name__)
 

@@ -15,10 +15,9 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorResponse
 from barnabas.rpc.client_request import ClientResponse, ResponseCallback
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.connection_states import ExponentialBackoff, Node
 from barnabas.rpc.metadata_updater import FOREVER_MS
 from barnabas.rpc.network_client import NetworkClient
-from barnabas.rpc.node import Node
 
 logger = logging.getLogger(__name__)
 

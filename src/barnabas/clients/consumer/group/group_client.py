@@ -21,9 +21,8 @@ from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.connection_states import ExponentialBackoff, Node
 from barnabas.rpc.metadata_updater import FOREVER_MS, MetadataClient
-from barnabas.rpc.node import Node
 from barnabas.transport.channel.authenticator import AuthenticationFailed
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from barnabas.clients.producer.batches.producer_batch import CompressionRatioEst
 from barnabas.clients.producer.batches.sequence_numbers import is_before
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.connection_states import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
 
 

@@ -38,10 +38,9 @@ from barnabas.protocol.messages.find_coordinator import FindCoordinatorResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.transactions import EndTxnResponse, InitProducerIdResponse
 from barnabas.rpc.client_request import ClientResponse
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.connection_states import ExponentialBackoff, Node
 from barnabas.rpc.metadata_updater import FOREVER_MS
 from barnabas.rpc.network_client import NetworkClient
-from barnabas.rpc.node import Node
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.group.classic.classic_member_session import Heartbeat
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.offset_reset import OffsetReset, parse_offset_reset
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.connection_states import ExponentialBackoff
 
 
 @pytest.mark.parametrize(

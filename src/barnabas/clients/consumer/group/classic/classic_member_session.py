@@ -35,7 +35,7 @@ from barnabas.protocol.messages.classic_groups import (
     LeaveGroupResponse,
     SyncGroupResponse,
 )
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.connection_states import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
 
 logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 from barnabas.rpc.client_request import UnsupportedVersion
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.connection_states import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
 
 logger = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from barnabas.clients.consumer.group.consumer.member_states import MemberState
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.client_request import RequestBuilder
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.connection_states import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
 
 LEAVE_EPOCH = -1

@@ -7,7 +7,8 @@ Owned by the NetworkClient's thread; no lock. Times are monotonic milliseconds, 
     READY -> CONNECTING, when the client logs in again on the connection it has.
 
 `Node` and `ExponentialBackoff`, of which the states are made, are for every thread.
-Kafka: Node, ExponentialBackoff, ClusterConnectionStates, SaslClientAuthenticator.ReauthInfo, KafkaChannel.maybeBeginClientReauthentication.
+Kafka: Node, ExponentialBackoff, ClusterConnectionStates, SaslClientAuthenticator.ReauthInfo,
+KafkaChannel.maybeBeginClientReauthentication.
 """
 
 from __future__ import annotations

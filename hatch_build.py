@@ -237,20 +237,15 @@ def compile_modules(root: Path, place: Path, modules: list[str], *, trace: bool 
             self.compiler.compile = partial(compile_side_by_side, self.compiler)
             super().build_extensions()
 
-    shutil.rmtree(place / "src", ignore_errors=True)
     shutil.rmtree(place / "lib", ignore_errors=True)
-    shutil.copytree(root / "src" / "barnabas", place / "src" / "barnabas", ignore=shutil.ignore_patterns("__pycache__"))
-    modules = modules + write_native_sources(root / "native", place / "src")
-    settings = place / "mypy.ini"
-    settings.write_text(MYPY_SETTINGS)
+    arguments = lay_out(root, place, modules)
     before = Path.cwd()
     os.chdir(place)  # mypy names modules by their paths from here
     try:
-        paths = [f"src/{name.replace('.', '/')}.py" for name in modules]
         # One C file a module, so that several compilers can work, lightly optimized: most of the time of compiled code
         # passes in Python's runtime. One file with -O3 took six times as long and ran no faster (decisions/0009).
         extensions = mypycify(
-            [f"--config-file={settings}", *paths],
+            arguments,
             opt_level="1",
             debug_level="0",
             group_name="barnabas",
@@ -265,6 +260,15 @@ def compile_modules(root: Path, place: Path, modules: list[str], *, trace: bool 
     finally:
         os.chdir(before)
     return sorted((place / "lib").rglob("*.so"))
+
+
+def lay_out(root: Path, place: Path, modules: list[str]) -> list[str]:
+    """Write what the compiler reads into `place`; return mypyc's arguments, whose paths begin there."""
+    shutil.rmtree(place / "src", ignore_errors=True)
+    shutil.copytree(root / "src" / "barnabas", place / "src" / "barnabas", ignore=shutil.ignore_patterns("__pycache__"))
+    modules = modules + write_native_sources(root / "native", place / "src")
+    (place / "mypy.ini").write_text(MYPY_SETTINGS)
+    return ["--config-file=mypy.ini", *(f"src/{name.replace('.', '/')}.py" for name in modules)]
 
 
 def write_native_sources(native: Path, sources: Path) -> list[str]:

@@ -22,6 +22,7 @@ import pytest
 import barnabas
 import hatch_build
 from hatch_build import Host, why_plain
+from tests.architecture.generic_lines import generic_lines, stored
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src"
@@ -233,3 +234,11 @@ def test_modules_are_compiled_where_they_should_be_and_nowhere_else() -> None:
     compiled = [name for name in listed_modules() if str(importlib.import_module(name).__file__).endswith(suffixes)]
     assert compiled == (listed_modules() if COMPILED else [])
     assert barnabas.build().startswith("compiled by mypyc" if COMPILED else "plain Python: ")
+
+
+@pytest.mark.skipif(not COMPILED, reason="asks the compiler, which takes 20 seconds: once a run")
+def test_compiled_modules_have_no_more_generic_lines_than_before(tmp_path: Path) -> None:
+    """`python -m tests.architecture.generic_lines` writes the table, and shows the lines of a module."""
+    allowed = stored()
+    found = {name: len(lines) for name, lines in generic_lines(tmp_path).items()}
+    assert {name: count for name, count in found.items() if count > allowed.get(name, 0)} == {}

@@ -20,6 +20,7 @@ from barnabas.protocol.codec_runtime import FEW_ELEMENTS
 from barnabas.protocol.decoder_source import DecoderBound
 from barnabas.protocol.errors import DecodeError, EncodeError, ManyElements
 from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.message_spec import structs_of
 from tests.wire.random_messages import RandomMessages
 
 pytest.importorskip("librt.strings", reason="the compiled build's library of native strings")
@@ -103,6 +104,12 @@ def outcome(decoder: Any, data: bytes, start: int) -> Any:
 
 def test_there_are_native_messages() -> None:
     assert {plain.__name__ for plain, _ in PAIRS} >= {"ProduceRequest", "ProduceResponse"}
+
+
+def test_plain_modules_have_the_names_that_compiled_code_imports() -> None:
+    for family, _ in families():
+        plain = importlib.import_module(f"barnabas.protocol.messages.{family}")
+        assert {name: getattr(plain, name, None) for name in structs_of(plain)} == structs_of(plain)
 
 
 @pytest.mark.parametrize(("plain", "written"), PAIRS, ids=lambda message: message.__name__)

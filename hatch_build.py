@@ -76,7 +76,10 @@ ignore_missing_imports = true
 
 
 class Host(NamedTuple):
-    """What decides whether a wheel is compiled. compiler: None if there is none; headers: None if they are there."""
+    """What decides whether a wheel is compiled. compiler: the path of the C compiler, or None.
+
+    missing_header: the path at which Python's headers should be, or None where they are.
+    """
 
     switch: str
     implementation: str

@@ -185,7 +185,7 @@ class FamilyWriter:
         self._read_value(field, message, depth, "flexible")
 
     def _read_value(self, field: FieldSchema, message: type[MessageSpec], depth: int, flexible: str) -> None:
-        nullable = _condition(field.declaration.nullable, message, _present(field))
+        nullable = _condition(field.declaration.nullable, message, field.declaration.versions)
         if nullable not in {None, "False"}:  # in some versions
             self._line(depth, f"if {nullable}:")
             self._read_one(field, message, depth + 1, flexible, nullable=True)
@@ -274,7 +274,7 @@ class FamilyWriter:
                 line(2, "writer.varint(0)")
 
     def _write_value(self, field: FieldSchema, message: type[MessageSpec], depth: int, flexible: str) -> None:
-        nullable = _condition(field.declaration.nullable, message, _present(field))
+        nullable = _condition(field.declaration.nullable, message, field.declaration.versions)
         if nullable not in {None, "False"}:
             self._line(depth, f"if {nullable}:")
             self._write_one(field, depth + 1, flexible, nullable=True)
@@ -455,10 +455,6 @@ def _is_told(field: FieldSchema, value: str) -> str:
     if field.is_array and field.default is UNSET and _type(field).endswith("None"):
         return f"({value} is not None and len({value}) > 0)"
     return _differs(field, value)
-
-
-def _present(field: FieldSchema) -> VersionRange:
-    return field.declaration.versions
 
 
 def _untagged(field: FieldSchema) -> VersionRange:

@@ -305,7 +305,7 @@ class Writer:
         self.out.append(1 if value else 0)
 
     def int8(self, value: i64) -> None:
-        """Write a signed byte. Raises EncodeError when it is none."""
+        """Write a signed byte. Raises EncodeError for a number outside of an int8."""
         if value < -128 or value > 127:
             raise EncodeError(f"{value} doesn't fit an int8")
         byte: int = value & 255

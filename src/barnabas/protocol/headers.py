@@ -113,7 +113,7 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
 
 
 def _parse_unusual_header(buffer: Buffer) -> tuple[RequestHeader, int]:
-    """Read any header. Raises DecodeError for bytes that are none."""
+    """Read a header of any version. Raises DecodeError for malformed bytes."""
     try:
         api_key, api_version, correlation_id = _REQUEST_START.unpack_from(buffer, 0)
         # The only request without a client id, of brokers before Kafka 0.9.

@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING
 from barnabas.api.authorize import Authorizer, is_allowed, permitted
 from barnabas.api.brief import BRIEF, hand_over
 from barnabas.api.request import Handler, Request
-from barnabas.coordinator.group.consumer.consumer_group_member import HeartbeatAnswer, HeartbeatTerms, PartitionEpochs
+from barnabas.coordinator.group.consumer.consumer_group_member import (
+    HeartbeatAnswer,
+    HeartbeatTerms,
+    PartitionEpochs,
+    keeps_all_values,
+)
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -57,7 +62,7 @@ class ConsumerGroupsApi:
         if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.GROUP, body.group_id):
             raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         service = self._groups.made
-        if service is not None and _has_no_values(body):
+        if service is not None and keeps_all_values(body):
             member_id, epoch = body.member_id, body.member_epoch
             client_id, host = request.header.client_id or "", _client_host(request)
             interval_ms = service.quiet_heartbeat(body.group_id, member_id, epoch, body.instance_id, client_id, host)
@@ -121,17 +126,6 @@ class ConsumerGroupsApi:
 def _client_host(request: Request[ConsumerGroupHeartbeatRequest]) -> str:
     # Java's InetAddress.toString: tools show the host of a member with a slash before it.
     return f"/{request.connection.client_address}"
-
-
-def _has_no_values(body: ConsumerGroupHeartbeatRequest) -> bool:
-    """Return whether the member leaves all values out that a group would keep: they are as they were."""
-    return (
-        body.subscribed_topic_names is None
-        and body.subscribed_topic_regex is None
-        and body.rebalance_timeout_ms == -1
-        and body.server_assignor is None
-        and body.rack_id is None
-    )
 
 
 def _owned(body: ConsumerGroupHeartbeatRequest) -> dict[bytes, frozenset[int]] | None:

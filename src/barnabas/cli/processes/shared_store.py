@@ -64,7 +64,7 @@ class SharedStore:
             session.close()
 
     def controller_id(self) -> int | None:
-        """Return the id of the broker that is the controller, None if there is none or the store has failed."""
+        """Return the id of the controller; None before one is elected, or if the store has failed."""
         session = self._store.new_session()
         try:
             return KafkaZkClient(session, SystemClock()).controller_id()

@@ -2,7 +2,7 @@
 
 Made by `cli.serve` for `--processes`; runs on the main thread, which waits for the next event. Each broker has a thread
 `broker-<id>`, which reads what its process prints, waits for its end, and puts both into the queue of events; signal
-handlers and the store put a `Stop` there. The queue is all that threads share, so there is no lock.
+handlers and the store put a `Stop` there. Threads share the queue alone, so no lock is needed.
 
 A broker is a process of `barnabas serve`, in a session of its own, so that ctrl-C reaches the parent only. It stops
 when its standard input ends: when the parent closes that, or has ended, however that happened. A signal instead could
@@ -110,7 +110,7 @@ class Supervisor:
     """The states of the brokers, and what each event does.
 
     next_event: waits for an event, at most so many seconds (None: for ever), and returns None if none came. controller:
-    returns the id of the broker that is the controller, None if there is none.
+    returns the id of the controller, or None before one is elected.
     """
 
     def __init__(

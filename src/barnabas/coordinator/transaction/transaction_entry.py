@@ -93,7 +93,7 @@ class TransactionTable(CoordinatedTable[TransactionEntry]):
     """
 
     def get(self, transactional_id: str) -> TransactionEntry | None:
-        """Return the entry of an id, or None if there is none.
+        """Return the entry of an id; None for an unknown id.
 
         Raises ApiError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE.
         """
@@ -103,7 +103,7 @@ class TransactionTable(CoordinatedTable[TransactionEntry]):
         return self._entries.get(transactional_id)
 
     def get_or_add(self, metadata: TransactionMetadata) -> TransactionEntry:
-        """Return the entry of an id, made of `metadata` if there is none. Raises ApiError as `get` does."""
+        """Return the entry of an id; make it of `metadata` for an unknown id. Raises ApiError as `get` does."""
         transactional_id = metadata.transactional_id
         partition = self._partitions.partition_for(transactional_id)
         with self._lock:

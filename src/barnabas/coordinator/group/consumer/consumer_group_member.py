@@ -23,6 +23,7 @@ from barnabas.coordinator.group.consumer.consumer_group_records import (
 )
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from barnabas.purgatory.timing_wheel import TimerEntry
 
 MayDescribe: TypeAlias = Callable[[Collection[str]], AbstractSet[str]]
@@ -62,6 +63,17 @@ class HeartbeatTerms(NamedTuple):
             and (self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None)
             and self.owned is not None
         )
+
+
+def keeps_all_values(said: HeartbeatTerms | ConsumerGroupHeartbeatRequest) -> bool:
+    """Return whether a heartbeat leaves out all values that a group keeps of a member: they stay as they were."""
+    return (
+        said.subscribed_topic_names is None
+        and said.subscribed_topic_regex is None
+        and said.rebalance_timeout_ms == -1
+        and said.server_assignor is None
+        and said.rack_id is None
+    )
 
 
 class HeartbeatAnswer(NamedTuple):

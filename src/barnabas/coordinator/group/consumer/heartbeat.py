@@ -21,6 +21,7 @@ from barnabas.coordinator.group.consumer.consumer_group_member import (
     HeartbeatTerms,
     PartitionEpochs,
     TimerKind,
+    keeps_all_values,
 )
 from barnabas.coordinator.group.consumer.consumer_group_outcome import ConsumerOutcome, TimerChange
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, RegexChange, UpdateContext
@@ -221,7 +222,7 @@ def _is_part_of(owned: Mapping[bytes, AbstractSet[int]] | None, assigned: Partit
 
 def _updated(member: ConsumerGroupMember, terms: HeartbeatTerms) -> ConsumerGroupMember:
     """Return the member with the request's values; a value that the request leaves out stays as it is."""
-    if _is_unchanged(terms) and member.classic is None:
+    if keeps_all_values(terms) and member.classic is None:
         is_the_same = member.client_id == terms.client_id and member.client_host == terms.client_host
         # Nearly every heartbeat ends here: the member is not copied, and no set of topic names is built.
         if is_the_same and terms.instance_id in {None, member.instance_id}:
@@ -240,17 +241,6 @@ def _updated(member: ConsumerGroupMember, terms: HeartbeatTerms) -> ConsumerGrou
         client_id=terms.client_id,
         client_host=terms.client_host,
         classic=None,
-    )
-
-
-def _is_unchanged(terms: HeartbeatTerms) -> bool:
-    """Return whether the request leaves all values out."""
-    return (
-        terms.subscribed_topic_names is None
-        and terms.subscribed_topic_regex is None
-        and terms.rebalance_timeout_ms == -1
-        and terms.server_assignor is None
-        and terms.rack_id is None
     )
 
 
